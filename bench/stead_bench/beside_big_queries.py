@@ -1,6 +1,6 @@
 """The latency of a small query and a claim beside big queries: ``python -m stead_bench.beside_big_queries``.
 
-Two servers run side by side; in one of them, big queries do not give way (`stead.process.slices`). They are measured
+Two servers run side by side; in one of them, big queries do not give way (`stead.process.runtime`). They are measured
 alternately, in rounds, so that other work on the machine disturbs both alike: compare only numbers of one run. The
 clients of the big queries are another process. Each repeats its query as soon as it has the answer.
 """
@@ -89,12 +89,12 @@ def serve(side: str, configuration: str, kind: str) -> None:
     """Serve the application, and print the port."""
     from stead.application import build_application
     from stead.config import load
-    from stead.process import slices
+    from stead.process import runtime
     from stead.serve.worker import ApiRoutes, bounds_of, error_body
     from wsgi_lanes.server import Server
 
     if side == "before":
-        slices.give_way = lambda: None
+        runtime.give_way = lambda: None
     settings = load([Path(configuration)])
     app: WSGIApplication = build_application(settings)
     if kind == "threads":

@@ -84,7 +84,7 @@ def build_application(settings: Settings) -> Application:
     """
     from stead.api.query.candidates import stored_request
     from stead.observation import Observation
-    from stead.process.memory import keep_for_good
+    from stead.process.runtime import keep_for_good
 
     observation = Observation(settings)
     set_up_log(settings)
@@ -117,11 +117,11 @@ def set_up_log(settings: Settings) -> None:
 
 def prepare_process() -> None:
     """Apply the settings of the whole process that keep pauses short: memory, collector and switch interval."""
-    from stead.process import slices
-    from stead.process.memory import keep_freed
+    from stead.process import runtime
+    from stead.process.runtime import keep_freed
 
     keep_freed()
-    slices.share()
+    runtime.share()
 
 
 def assemble(service: Service, settings: Settings, observation: Observation | None = None) -> WSGIApplication:

@@ -38,7 +38,7 @@ from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step,
 from stead.auth.authentication import Credentials
 from stead.domain.claim import NOBODY
 from stead.domain.limits import RequestLimits
-from stead.process.memory import cached_if_short
+from stead.process.runtime import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

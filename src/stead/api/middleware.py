@@ -21,8 +21,8 @@ from stead.auth.authentication import Credentials
 from stead.domain.errors import Unavailable
 from stead.observe.log import RequestContext, WorkingOn
 from stead.observe.metrics import NOTES_KEY, Notes, notify
-from stead.process import slices
-from stead.process.memory import cached_if_short
+from stead.process import runtime
+from stead.process.runtime import cached_if_short
 from stead.process.siblings import siblings
 from wsgi_lanes.wsgi import CLIENT
 
@@ -692,7 +692,7 @@ class _Counted:
 
 
 class Slices:
-    """Tells `stead.process.slices` when a request begins and ends.
+    """Tells `stead.process.runtime` when a request begins and ends.
 
     This is a layer of the application and not part of Stead's HTTP server, so that it works with every WSGI server. A
     body that the server reads later, such as a stream of events, does not count: it waits and does not compute.
@@ -703,7 +703,7 @@ class Slices:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         # A request becomes long only after its credential was accepted, so invented tokens gain nothing.
-        with slices.request(environ.get(CLIENT) or environ.get("HTTP_X_AUTH_TOKEN", "")):
+        with runtime.request(environ.get(CLIENT) or environ.get("HTTP_X_AUTH_TOKEN", "")):
             return self._app(environ, start_response)
 
 

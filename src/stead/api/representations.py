@@ -18,8 +18,7 @@ import orjson
 from stead import __version__
 from stead.api.versions import V
 from stead.catalog.listing import Listing
-from stead.process.memory import cached_if_short
-from stead.process.slices import sliced
+from stead.process.runtime import cached_if_short, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

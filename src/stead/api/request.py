@@ -13,7 +13,7 @@ from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion
 from stead.candidates.engine import UNTIMED, Timed
 from stead.domain.errors import ProviderNotFound
 from stead.observe.metrics import NOTES_KEY
-from stead.process.memory import cached_if_short
+from stead.process.runtime import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ from stead.api.bodies import show_inventory
 from stead.api.representations import encoded
 from stead.api.tree_text import TOTALS, show_disabled
 from stead.domain.provider import Inventory
-from stead.process import slices
+from stead.process import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -55,7 +55,7 @@ def column_texts(
     yield b'},"providers":{"row_count":%d' % len(rows.slots)
     for field, key, column in _COLUMNS:
         if field in fields:
-            slices.give_way()
+            runtime.give_way()
             yield b',"%s":' % key.encode() + column(snapshot, rows)
     yield b"}"
 
@@ -66,7 +66,7 @@ def _text(value: object) -> bytes:
 
 
 def _sums(sums: ClassTotals, trees: int) -> Iterator[bytes]:
-    slices.give_way()
+    runtime.give_way()
     columns = {"provider_count": sums.having, **{name: getattr(sums, name) for name in TOTALS}}
     if len(sums.trees) * FEW <= trees:
         columns = {"tree": sums.trees, **columns}
@@ -137,7 +137,7 @@ def _of_few(row: NDArray[np.int64] | None) -> dict[str, Any]:
 def _by_class(shown: dict[str, dict[str, Any]]) -> bytes:
     classes = []
     for name, columns in shown.items():
-        slices.give_way()
+        runtime.give_way()
         text = b",".join(
             # orjson rejects arrays that are not contiguous.
             b'"%s":' % key.encode() + _text(np.ascontiguousarray(column) if isinstance(column, np.ndarray) else column)

@@ -15,7 +15,7 @@ import orjson
 from stead.api.bodies import show_inventory
 from stead.catalog.listing import Listing
 from stead.domain.moments import in_utc
-from stead.process import slices
+from stead.process import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ def tree_texts(
     """
     start = 0
     for portion in _portions(trees):
-        slices.give_way()
+        runtime.give_way()
         listed = Listing(snapshot, chain.from_iterable(tree.slots for tree in portion))
         providers = iter(_provider_texts(snapshot, listed, fields))
         texts = []
@@ -177,7 +177,7 @@ def totals_texts(totals: Sequence[ClassTotals], places: Sequence[int]) -> list[s
     """The sums of the trees at *places*, an object by resource class for each of them."""
     texts: list[list[str]] = [[] for _ in places]
     for sums in totals:
-        slices.give_way()
+        runtime.give_way()
         for text, place in zip(texts, sums.places(places), strict=True):
             if place >= 0:
                 text.append(

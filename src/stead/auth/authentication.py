@@ -15,7 +15,7 @@ from stead.auth.sessions import ENVIRON_KEY as SESSION_KEY
 from stead.auth.sessions import find_session
 from stead.auth.tokens import TokenFile, ensure_admin_token
 from stead.config.values import ConfigError
-from stead.process.memory import cached_if_short
+from stead.process.runtime import cached_if_short
 from wsgi_lanes.wsgi import ACCEPT
 
 if TYPE_CHECKING:

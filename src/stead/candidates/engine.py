@@ -19,7 +19,7 @@ from stead.candidates.render import Rendering
 from stead.candidates.work import CANDIDATE, Work, WorkSpent, masked
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import SPREAD, ByHeadroom, Drawn
-from stead.process import slices
+from stead.process import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,9 +118,9 @@ def answer(
     Raises:
         UnknownResourceClass, UnknownTraits, AnswerTooLarge
     """
-    work = Work(enumeration.work, give_way=slices.give_way)
+    work = Work(enumeration.work, give_way=runtime.give_way)
     batches = found_within(snapshot, request, enumeration, work, phases)
-    rendering = Rendering(snapshot, request, form, slices.give_way, enumeration.answer_size)
+    rendering = Rendering(snapshot, request, form, runtime.give_way, enumeration.answer_size)
     number = 0
     # Each portion is written before the next one is searched: all candidates of a large answer need more memory than
     # their text.

@@ -24,7 +24,7 @@ from stead.candidates.match import (
 from stead.catalog.forest import NO_SLOT
 from stead.domain.provider import Inventory
 from stead.domain.provider_trees import CurrentProvider, CurrentTrees
-from stead.process import slices
+from stead.process import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -178,7 +178,7 @@ def rows_of(snapshot: Snapshot, roots: NDArray[np.int64], depth: int | None) -> 
         trees.append(np.repeat(here, members.shape[1]))
         levels.append(np.tile(level_of[shown], len(here)))
         sizes[here] = shape.size
-        slices.give_way()
+        runtime.give_way()
     slot, tree = (np.concatenate([*parts, np.empty(0, np.int64)]) for parts in (slots, trees))
     level = np.concatenate([*levels, np.empty(0, np.int64)])
     order = np.lexsort((ids.at(slot), level, tree))
@@ -231,7 +231,7 @@ def _ordered(snapshot: Snapshot, roots: Sequence[int], levels: _Levels) -> list[
     trees, start = [], 0
     for number, (root, of_tree) in enumerate(zip(roots, members, strict=True)):
         if not number % TREES_AT_ONCE:
-            slices.give_way()
+            runtime.give_way()
         stop, shown = start + len(of_tree), levels.shown_of(root)
         by_level = sorted(zip(levels.of(root), names[start:stop], of_tree, strict=False))  # or the root only
         trees.append(ShownTree(root, [slot for _, _, slot in by_level[:shown]], len(levels.of(root))))
@@ -319,11 +319,11 @@ def current_trees(snapshot: Snapshot, document: TreeDocument) -> CurrentTrees:
     """All providers of the trees of which *document* names a provider, each in full."""
     slots = {slot for name in document.references() if (slot := snapshot.find_referenced(name)) is not None}
     roots = sorted({snapshot.forest.root[slot] for slot in slots})
-    slices.give_way()
+    runtime.give_way()
     members = np.fromiter(chain.from_iterable(map(snapshot.forest.members, roots)), np.int64)
     providers: dict[str, CurrentProvider] = {}
     for start in range(0, len(members), _AT_ONCE):
-        slices.give_way()
+        runtime.give_way()
         for provider in _providers(snapshot, members[start : start + _AT_ONCE]):
             providers[provider.uuid] = provider
     return CurrentTrees(
@@ -417,7 +417,7 @@ def tree_totals(snapshot: Snapshot, roots: NDArray[np.int64]) -> list[ClassTotal
     tree_of_root[roots] = np.arange(len(roots))
     totals = []
     for class_id in snapshot.in_class_order(snapshot.inventory):
-        slices.give_way()
+        runtime.give_way()
         columns = snapshot.inventory[class_id]
         slots = columns.slots
         tree = tree_of_root[snapshot.forest.root.at(slots)]

@@ -22,7 +22,7 @@ import orjson
 from stead.candidates.candidate import amounts_of
 from stead.candidates.work import keep_on
 from stead.catalog.forest import NO_SLOT
-from stead.process.slices import PIECE, PORTION, Pieces
+from stead.process.runtime import PIECE, PORTION, Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

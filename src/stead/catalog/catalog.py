@@ -19,8 +19,8 @@ from stead.catalog.snapshot import Snapshot
 from stead.catalog.stored import totals
 from stead.domain.changes import Changes, Portion, SnapshotUnusable
 from stead.domain.errors import ConnectionLost, Unavailable
-from stead.process import slices
-from stead.process.memory import collector_paused, keep_for_good, release
+from stead.process import runtime
+from stead.process.runtime import collector_paused, keep_for_good, release
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -125,7 +125,7 @@ class Catalog:
             Unfit: *snapshot* cannot be the state of the database at that moment. The catalog is as before.
             Unavailable: the database does not answer.
         """
-        with self._refreshing, slices.short(), collector_paused():
+        with self._refreshing, runtime.short(), collector_paused():
             asked_at = time.monotonic()
             changes, expected = source.resumed(stored)
             after = refreshed(snapshot, changes)
@@ -216,7 +216,7 @@ class Catalog:
         # The age of the snapshot counts from before the query, since the result may be as old as that.
         asked_at = time.monotonic()
         # The garbage collector would visit every row that is read. It runs again when the rows are freed.
-        with slices.short(), collector_paused():
+        with runtime.short(), collector_paused():
             try:
                 refresh = self._followed(since)
             except MemoryError as error:

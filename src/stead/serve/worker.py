@@ -91,7 +91,7 @@ def _loaded(orders: Orders) -> Server:
     from stead.domain.errors import SteadError
     from stead.observe.log import silenced
     from stead.printing import one_line
-    from stead.process.memory import return_freed
+    from stead.process.runtime import return_freed
     from wsgi_lanes.server import Server
 
     module, _, attribute = orders.target.partition(":")

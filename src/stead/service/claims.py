@@ -35,7 +35,7 @@ from stead.domain.errors import (
     UnknownProvider,
     UnknownResourceClass,
 )
-from stead.process import slices
+from stead.process import runtime
 from stead.store.allocations import ProvidersChanged
 from stead.store.consumer_listing import of_consumers
 from stead.store.feed.changes import logged_between
@@ -263,7 +263,7 @@ class Claiming:
                     claim_request.request,
                     self._enumeration.work,
                     until=until,
-                    give_way=slices.give_way,
+                    give_way=runtime.give_way,
                 )
         error = NothingFound if placed.gave_up else NothingFits
         return error(placed.number, claim_request.consumer, why and (placed.remaining, why))
@@ -514,7 +514,7 @@ class PendingClaims:
             def give_way() -> None:
                 # Within the bound, other claims wait for this search, so it must not wait for others.
                 if time.monotonic() > since + LONGEST_TURN_SECONDS:
-                    slices.give_way()
+                    runtime.give_way()
 
             yield give_way
         finally:

@@ -18,7 +18,7 @@ from stead.candidates.losses import heaviest
 from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import BadRequest
 from stead.domain.request import FlavorRoom
-from stead.process import slices
+from stead.process import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -200,7 +200,7 @@ class _Updating:
 
     def _spending(self, find: Callable[[Work], R], requests: int = 1) -> R:
         """What *find* finds with a budget for each of *requests*, which is added to what was spent."""
-        budget = Work(None if self._work is None else self._work * requests, give_way=slices.give_way)
+        budget = Work(None if self._work is None else self._work * requests, give_way=runtime.give_way)
         before = budget.remaining
         try:
             return find(budget)
@@ -286,7 +286,7 @@ class StrandedAmounts:
         names = {str(number): wanted for number, wanted in enumerate(mix)}
         requests = {name: replace(wanted.request, order=None, limit=None) for name, wanted in names.items()}
         headroom_of = self._headrooms.headrooms(snapshot, state, requests, work)
-        summing = Work(work, give_way=slices.give_way)
+        summing = Work(work, give_way=runtime.give_way)
         left, demand = defaultdict[int, float](float), defaultdict[int, float](float)
         counted, is_complete = 0, len(headroom_of) == len(requests)
         for name, found in headroom_of.items():
@@ -326,7 +326,7 @@ def _among(
     """The bounds in the trees of *roots*; None if the work was used up."""
     if isinstance(counted, HeadroomByTree):
         return counted.among(roots)
-    alone = headroom(snapshot, request, Work(work, give_way=slices.give_way), among=roots)
+    alone = headroom(snapshot, request, Work(work, give_way=runtime.give_way), among=roots)
     return (alone.at_least, alone.at_most) if alone.is_complete else None
 
 

@@ -23,7 +23,7 @@ from stead.catalog.catalog import Catalog
 from stead.domain.errors import ProviderNotFound, Unavailable
 from stead.domain.provider_trees import plan_trees
 from stead.domain.request import ByHeadroom
-from stead.process import memory, slices
+from stead.process import runtime
 from stead.process.background import Background
 from stead.service.claims import Claiming
 from stead.service.flavors import STRANDED_SECONDS, FlavorHeadrooms, Stranded, StrandedAmounts
@@ -166,7 +166,7 @@ class Service:
         self._catalog.fresh()
         if self.learning is not None:
             self.learning.step()
-        memory.return_freed()  # a load needs twice the memory of what it loads
+        runtime.return_freed()  # a load needs twice the memory of what it loads
 
     def keep_up(self, reconcile_interval: float = 0.0, kept_changes: int = KEPT_CHANGES) -> None:
         """From now on poll for changes even without requests, and prune, until the service is closed.
@@ -300,7 +300,7 @@ class Service:
             UnknownResourceClass, UnknownTraits, Unavailable
         """
         snapshot, moment = self._catalog.view()
-        work = Work(self._enumeration.work, give_way=slices.give_way)
+        work = Work(self._enumeration.work, give_way=runtime.give_way)
         return snapshot, _token(moment), mixed(snapshot, parts, self._enumeration, work)
 
     def headroom_in(self, snapshot: Snapshot, request: CandidateRequest) -> tuple[Headroom, Explanation | None]:
@@ -309,7 +309,7 @@ class Service:
         Raises:
             UnknownResourceClass, UnknownTraits
         """
-        counted, why = headroom(snapshot, request, Work(self._enumeration.work, give_way=slices.give_way)), None
+        counted, why = headroom(snapshot, request, Work(self._enumeration.work, give_way=runtime.give_way)), None
         if not counted.at_most:
             why = self.explain_in(snapshot, request)
         return counted, why
@@ -320,7 +320,7 @@ class Service:
         Raises:
             UnknownResourceClass, UnknownTraits
         """
-        return explain(snapshot, request, self._enumeration.work, give_way=slices.give_way)
+        return explain(snapshot, request, self._enumeration.work, give_way=runtime.give_way)
 
     def candidates_in(self, snapshot: Snapshot, request: CandidateRequest, form: Form) -> Answer:
         """The answer to a candidate request in *snapshot*.
@@ -551,7 +551,7 @@ class Service:
         Raises:
             DocumentFault, GenerationConflict, DescribedProviderGone, DuplicateProvider, Unavailable
         """
-        return plan_trees(document, current_trees(self.snapshot(), document), slices.give_way)
+        return plan_trees(document, current_trees(self.snapshot(), document), runtime.give_way)
 
     def replace_trees(self, document: TreeDocument) -> TreePlan:
         """Make provider trees match *document*, completely or not at all; returns the plan that was carried out.

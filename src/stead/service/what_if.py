@@ -31,7 +31,7 @@ from stead.domain.what_if import (
     SetInventory,
     SetTrait,
 )
-from stead.process import slices
+from stead.process import runtime
 from stead.service.claims import are_usage_of, are_whole, slots
 from stead.store.consumer_listing import ConsumerFilter, HeldAllocations, of_trees, page_of
 
@@ -130,13 +130,13 @@ def what_if(
         amounts = slots(snapshot, allocations.amounts())
         drain = next(drains[root][1] for slot in amounts if (root := snapshot.forest.root[slot]) in drains)
         all_holdings.append(ConsumerHoldings(consumer, amounts, drain.same_traits, drain.same_aggregates, drain.order))
-    work = Work(enumeration.work, give_way=slices.give_way)
+    work = Work(enumeration.work, give_way=runtime.give_way)
     relocation: Relocation = relocate(planned, all_holdings, drains.keys(), enumeration, work)
     planned = with_usage_moved(planned, relocation.amounts)
     explanations = []
     for stuck in relocation.stuck[:_EXPLAINED]:
         try:
-            explanations.append(explain(planned, stuck.request, enumeration.work, give_way=slices.give_way))
+            explanations.append(explain(planned, stuck.request, enumeration.work, give_way=runtime.give_way))
         except WorkSpent:
             break
     return WhatIf(planned, moment, relocation.moves, relocation.stuck, allocations_of, explanations, not work.is_cut)
@@ -207,7 +207,7 @@ class _Applying:
 
     def apply(self, changes: Sequence[Planned]) -> None:
         for number, change in enumerate(changes):
-            slices.give_way()
+            runtime.give_way()
             match change:
                 case DeleteAggregate(aggregate):
                     self._delete_aggregate(number, aggregate)
@@ -336,7 +336,7 @@ def advice(
     snapshot, moment = catalog.view()
 
     def budget() -> Work:
-        return Work(enumeration.work, give_way=slices.give_way)
+        return Work(enumeration.work, give_way=runtime.give_way)
 
     before = headroom(snapshot, request, budget())
     if before.at_least >= number:
@@ -389,14 +389,16 @@ def improvement(
     losses = enumeration.losses
     if losses is None or not losses.has_mix():
         return Improved(snapshot, moment, 0.0, None, {}, is_complete=True)
-    work = Work(enumeration.work, give_way=slices.give_way)
+    work = Work(enumeration.work, give_way=runtime.give_way)
     try:
         before = float(losses.values(snapshot, np.flatnonzero(snapshot.roots), work).sum())
         trees = promising(snapshot, losses, work)
     except WorkSpent:
         return Improved(snapshot, moment, 0.0, Improvement((), (), is_complete=False), {}, is_complete=False)
     allocations_of, movable, countable = _movable_of(store, snapshot, trees, likeness, most)
-    improved = improve(snapshot, movable, number, losses, enumeration, Work(enumeration.work, give_way=slices.give_way))
+    improved = improve(
+        snapshot, movable, number, losses, enumeration, Work(enumeration.work, give_way=runtime.give_way)
+    )
     is_complete = improved.is_complete and len(countable) == len(trees)
     return Improved(snapshot, moment, before, improved, allocations_of, is_complete)
 

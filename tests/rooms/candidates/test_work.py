@@ -18,7 +18,7 @@ from stead.candidates.render import Form
 from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import RequestGroup
-from stead.process.slices import PIECE
+from stead.process.runtime import PIECE
 from tests.rooms.candidates.forests import forests_and_requests
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of

@@ -21,8 +21,8 @@ from stead.candidates.render import Form, Rendering
 from stead.candidates.work import Work
 from stead.catalog.fragments import RUN
 from stead.domain.request import RequestGroup
-from stead.process import slices
-from stead.process.slices import PIECE, PORTION, Bounds, Pieces, Precedence, Request, Slices
+from stead.process import runtime
+from stead.process.runtime import PIECE, PORTION, Bounds, Pieces, Precedence, Request, Slices
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.candidates.snapshots import snapshot_of
 from tests.rooms.candidates.test_engine import ask, devices, equal_groups
@@ -297,7 +297,7 @@ def test_of_many_long_threads_one_runs_at_a_time_and_all_end() -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """In which thread a long request gave way, each time."""
     counted: list[str] = []
-    monkeypatch.setattr(slices, "give_way", lambda: counted.append(threading.current_thread().name))
+    monkeypatch.setattr(runtime, "give_way", lambda: counted.append(threading.current_thread().name))
     return counted
 
 
@@ -327,14 +327,14 @@ def test_an_answer_is_written_in_portions(calls: list[str]) -> None:
     request = ask(RequestGroup("", {"VCPU": 1}))
     batches = list(found_within(snapshot, request, Enumeration(), Work()))
     assert sum(batch.size for batch in batches) == number
-    rendering = Rendering(snapshot, request, Form(), slices.give_way)
+    rendering = Rendering(snapshot, request, Form(), runtime.give_way)
     rendering.add(batches)
     assert len(calls) >= 4  # one candidate alone, the arrangement of the others, and portions of these
     calls.clear()
     written = rendering.finish()
     assert len(calls) >= 3  # portions of summaries
     calls.clear()
-    searched = found_within(snapshot, request, Enumeration(), Work(give_way=slices.give_way))
+    searched = found_within(snapshot, request, Enumeration(), Work(give_way=runtime.give_way))
     assert len(list(searched)) == len(batches)
     few = len(calls)
     assert answer(snapshot, request, Enumeration(), Form()).body == written
@@ -345,13 +345,13 @@ def test_an_explanation_gives_way(calls: list[str]) -> None:
     snapshot, request = snapshot_of(devices(12, PlainInventory(1))), ask(*equal_groups(4), isolate=True)
     explain(snapshot, request)
     assert not calls
-    explain(snapshot, request, give_way=slices.give_way)
+    explain(snapshot, request, give_way=runtime.give_way)
     assert calls
 
 
 def test_the_application_works_on_a_request_until_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Slices(ENDLESS)
-    monkeypatch.setattr(slices, "request", own.request)
+    monkeypatch.setattr(runtime, "request", own.request)
     calling = threading.Event()
 
     def app(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -386,13 +386,13 @@ def test_a_list_of_providers_gives_way(calls: list[str]) -> None:
 
 
 def test_items_are_handed_on_in_slices(calls: list[str]) -> None:
-    assert list(slices.sliced(range(10), 4)) == list(range(10))
+    assert list(runtime.sliced(range(10), 4)) == list(range(10))
     assert len(calls) == 3
 
 
 def test_the_pieces_of_an_answer_are_its_json(calls: list[str]) -> None:
     members = [b"1" * (number * number % 2000 + 1) for number in range(3000)] + [b"2" * (3 * PIECE)]
-    pieces = Pieces(slices.give_way)
+    pieces = Pieces(runtime.give_way)
     pieces.add('{"a":[')
     pieces.add_members(members[:1])
     pieces.add_members([])
@@ -418,7 +418,7 @@ def test_the_application_tells_whose_request_it_is(monkeypatch: pytest.MonkeyPat
         clients.append(client)
         return nullcontext()
 
-    monkeypatch.setattr(slices, "request", request)
+    monkeypatch.setattr(runtime, "request", request)
     for environ in ({"HTTP_X_AUTH_TOKEN": "one"}, {}):
         assert SlicesLayer(lambda _environ, _start: [b""])(environ, cast("StartResponse", None)) == [b""]
     assert clients == ["one", ""]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stead.process import slices
-from stead.process.memory import collector_paused, release
+from stead.process import runtime
+from stead.process.runtime import collector_paused, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,18 +25,18 @@ def as_before() -> Iterator[None]:
 
 
 def test_turns_are_short_until_the_last_who_asked_for_it_has_ended() -> None:
-    slices.share()
-    first, second = slices.short(), slices.short()
+    runtime.share()
+    first, second = runtime.short(), runtime.short()
     with second:
         with suppress(KeyError), first:
             raise KeyError
-        assert sys.getswitchinterval() == pytest.approx(slices.SHORT_SECONDS)
-    assert sys.getswitchinterval() == pytest.approx(slices.SECONDS)
+        assert sys.getswitchinterval() == pytest.approx(runtime.SHORT_SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(runtime.SECONDS)
 
 
 def test_whoever_embeds_stead_keeps_their_own_turns() -> None:
     sys.setswitchinterval(0.02)
-    with slices.short():
+    with runtime.short():
         pass
     assert sys.getswitchinterval() == pytest.approx(0.02)
 

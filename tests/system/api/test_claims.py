@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from stead.catalog.catalog import Catalog
-from stead.process import slices
+from stead.process import runtime
 from stead.service import claims
 from stead.service.claims import Claiming
 from stead.store.protocol import clock
@@ -76,7 +76,7 @@ def givers(answer: Answer) -> list[list[str]]:
 @pytest.mark.one_database
 def test_a_claim_never_gives_way_for_others_wait_until_it_has_its_place(own: Api, rack: Rack, in_process: None) -> None:
     rack.host()
-    with patch.object(slices, "give_way", side_effect=RuntimeError("a claim gave way")) as give_way:
+    with patch.object(runtime, "give_way", side_effect=RuntimeError("a claim gave way")) as give_way:
         claim(own, wish(rack.query())).expect(200)
         claim(own, wish(rack.query("VCPU:5")), explain=False).expect(409)
         give_way.assert_not_called()

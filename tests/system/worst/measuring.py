@@ -27,8 +27,8 @@ import pytest
 from stead import embedded
 from stead.candidates.work import Work
 from stead.observe.log import silenced
-from stead.process import slices
-from stead.process.slices import Slices
+from stead.process import runtime
+from stead.process.runtime import Slices
 from stead.service.claims import PendingClaims
 from tests.system.api.client import NEWEST
 
@@ -190,13 +190,13 @@ class Site:
         """Answer *case*, and measure."""
         self.prepare(case)
         looks: list[float] = []
-        clock = slices._of_process._clock
+        clock = runtime._of_process._clock
 
         def noting() -> float:
             looks.append(time.thread_time())
             return clock()
 
-        slices._of_process._clock = noting
+        runtime._of_process._clock = noting
         gc.collect()
         gc.freeze()  # as a worker does: the objects of this process are not those of the request
         try:
@@ -204,7 +204,7 @@ class Site:
             answer = self.ask(*case.request())
             ended = time.thread_time()
         finally:
-            slices._of_process._clock = clock
+            runtime._of_process._clock = clock
             gc.unfreeze()
         times = [began, *looks, ended]
         self._undo(case)

@@ -44,7 +44,7 @@ from stead.domain.request import (
     RequestGroup,
     Terms,
 )
-from stead.process.memory import cached_if_short
+from stead.process.runtime import cached_if_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

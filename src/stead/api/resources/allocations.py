@@ -39,7 +39,7 @@ from stead.domain.errors import AllocationRefused, InventoryInUse, ProviderNotFo
 from stead.domain.moments import from_text, in_utc
 from stead.domain.names import NAME_LENGTH
 from stead.domain.provider import MAX_INT
-from stead.process.slices import sliced
+from stead.process.runtime import sliced
 from stead.store import allocations, consumer_listing
 from stead.store.allocations import NewInventories
 from stead.store.consumer_listing import ConsumerFilter

@@ -26,7 +26,7 @@ from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable
 from stead.domain.moments import in_utc
-from stead.process.slices import sliced
+from stead.process.runtime import sliced
 from stead.store.feed.changes import USAGES, ChangeSet
 from stead.store.feed.watching import HEARTBEAT_SECONDS, LONGEST_SECONDS, End, Follower, displaced, too_many
 from wsgi_lanes.wsgi import CARRIES_STREAMS, CLIENT

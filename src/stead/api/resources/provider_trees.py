@@ -48,7 +48,7 @@ from stead.domain.provider_trees import (
     TreeDocument,
 )
 from stead.domain.request import Page
-from stead.process import slices
+from stead.process import runtime
 from stead.store import provider_trees
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def show_outcome(plan: TreePlan, *, dry_run: bool) -> dict[str, Any]:
 def _giving_way(providers: Sequence[ProviderPlan]) -> Iterable[ProviderPlan]:
     for number, planned in enumerate(providers):
         if not number % _AT_ONCE:
-            slices.give_way()
+            runtime.give_way()
         yield planned
 
 
@@ -277,7 +277,7 @@ class ProviderTrees:
         )
 
     def _joined(self, parts: Iterable[bytes]) -> bytes:
-        return b"".join(slices.bounded(parts, self._limits.answer_size))
+        return b"".join(runtime.bounded(parts, self._limits.answer_size))
 
     @json_body
     @allowed("stead:provider_trees:update")
@@ -462,7 +462,7 @@ class Described:
     def _providers(self) -> Iterator[DescribedProvider]:
         make = _Maker()
         for number, tree in enumerate(self.trees):
-            slices.give_way()
+            runtime.give_way()
             for position, record in enumerate(tree["providers"]):
                 yield make.provider(f"provider_trees[{number}].providers[{position}]", record)
 

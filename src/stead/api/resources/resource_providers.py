@@ -32,8 +32,8 @@ from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import matching_providers, page_of_providers
 from stead.domain.errors import GenerationConflict, UnknownResourceClass, UnknownTraits
 from stead.domain.provider import MOST_OF_PROVIDER
-from stead.process import slices
-from stead.process.slices import Pieces
+from stead.process import runtime
+from stead.process.runtime import Pieces
 from stead.store import providers
 from stead.store.providers import KEEP
 
@@ -128,7 +128,7 @@ class Providers:
                 more = (
                     f',"links":{dumps(links(req, pairs, snapshot.uuid(int(slots[-1])) if goes_on else None)).decode()}'
                 )
-        pieces = Pieces(slices.give_way, self._limits.answer_size)
+        pieces = Pieces(runtime.give_way, self._limits.answer_size)
         pieces.add('{"resource_providers":[')
         for joined in ProviderForm.of(req).texts(snapshot, slots):
             pieces.add_joined(joined)

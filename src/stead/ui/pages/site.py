@@ -18,7 +18,7 @@ from stead.candidates.provider_trees import matching_trees, tree_totals
 from stead.catalog.listing import sums
 from stead.class_order import class_order
 from stead.domain.errors import BadRequest, InvalidQuery
-from stead.process import slices
+from stead.process import runtime
 from stead.store.extensions import flavors
 from stead.ui.pages.ask import limit_words
 from stead.ui.sessions import changed, may
@@ -180,7 +180,7 @@ def site(
     classes = sorted(chosen or (each.resource_class for each in widespread), key=class_order)
     pages = max(1, -(-len(roots) // ROWS))
     page = min(max(1, page), pages)
-    slices.give_way()
+    runtime.give_way()
     shown = _sorted(snapshot, roots, sort, page * ROWS)[(page - 1) * ROWS :]
     return Sites(len(roots), int(out.sum()), of_class, classes, _rows(snapshot, shown, classes), page, pages)
 
