@@ -1,6 +1,7 @@
-"""Routes, and the gates before a handler: conditions that a request must meet, in the order of their checks.
+"""What a request must pass before its handler, in this order: versions, sizes, a route, and the gates of the handler.
 
-``gates_of`` lists them for tests and docs.
+Handlers and parsers also check here what the content of a request may cost.
+Source: "Microversion negotiation", "Request body headers" and "Limits", docs/api.md.
 """
 
 from __future__ import annotations
@@ -9,16 +10,144 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+import falcon
 from falcon.routing import map_http_methods
 
 from stead.api.errors import Refused
-from stead.api.request import quality
+from stead.api.request import Request, Response, quality
+from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
+from stead.auth.authentication import Credentials
+from stead.process.runtime import cached_if_short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from wsgiref.types import StartResponse, WSGIEnvironment
 
-    from stead.api.request import Request, Response
-    from stead.api.versions import Microversion, SteadVersion, Versioned
+    from stead.api.versions import Versioned
+    from stead.auth.policy import Policy
+    from stead.domain.claim import Claim
+    from stead.domain.limits import RequestLimits
+    from stead.domain.request import RequestGroup
+
+
+N = TypeVar("N", bound=Step)
+
+HEADER = "openstack-api-version"
+
+NEEDED_BY_STEAD = V.ANY_TRAITS
+"""The first microversion with which Stead's own versions may be combined."""
+
+
+_MOST_DIGITS = 100
+"""Digits of a length. Python cannot parse numbers of several thousand digits, and no real body has such a length."""
+
+
+class Negotiation:
+    """Falcon middleware: determines microversion and caller before routing, and names the versions in every answer."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def process_request(self, req: Request, _resp: Response) -> None:
+        """Determine the microversion and the caller; refuse body headers that no route could accept."""
+        req.agreed = agree(req.env.get("HTTP_OPENSTACK_API_VERSION"))
+        req.negotiated = True
+        credentials = Credentials.of(req.env)
+
+        def require(rule: str, target: Mapping[str, Any] | None) -> None:
+            self._policy.require(rule, credentials, target)
+
+        req.require = require
+        _require_body_headers(req)
+
+    def process_response(self, req: Request, resp: Response, _resource: object, _succeeded: bool) -> None:
+        """Add the headers with the versions in use."""
+        req.note(route=req.uri_template)
+        if req.negotiated:
+            resp.set_header(HEADER, header_of(req.agreed))
+            resp.append_header("vary", HEADER)
+
+
+def asks_for_several(environ: WSGIEnvironment) -> bool:
+    """Whether the header may name more than one service."""
+    return "," in environ.get("HTTP_OPENSTACK_API_VERSION", "")
+
+
+def lines_of(name: str, value: str) -> list[tuple[str, str]]:
+    """The lines in which a response header is sent: one for each version, one for any other header."""
+    return [(name, version) for version in value.split(", ")] if name == HEADER else [(name, value)]
+
+
+@cached_if_short(256)  # all clients together send a handful of different headers
+def agree(header: str | None) -> Agreed:
+    """The versions that the header requests. The defaults are the oldest of Placement and none of Stead.
+
+    Raises:
+        Refused: 400 if a version is malformed, or Stead's is requested with a Placement version that is too old; 406 if
+            this service does not have a version.
+    """
+    asked = _asked_for(header or "")
+    placement = _version(asked["placement"], Microversion) if "placement" in asked else OLDEST
+    stead = _version(asked["stead"], SteadVersion) if "stead" in asked else None
+    if stead is not None and placement < NEEDED_BY_STEAD:
+        raise Refused(400, f"stead {stead} needs placement {NEEDED_BY_STEAD} or newer, not {placement}")
+    return Agreed(placement, stead)
+
+
+def _asked_for(header: str) -> dict[str, str]:
+    """Version by service type. The last entry of a service applies; entries without a version are ignored."""
+    entries = (entry.split(None, 1) for entry in header.split(","))
+    return {entry[0].lower(): entry[1].strip() for entry in entries if len(entry) == 2}
+
+
+def _version(value: str, versions: type[N]) -> N:
+    if value == "latest":
+        return max(versions)
+    major, _, minor_text = value.partition(".")
+    try:
+        number, minor = int(major), int(minor_text)
+    except ValueError:
+        raise Refused(400, f"Invalid microversion: invalid version string: {_named(value, versions)}") from None
+    if number != 1 or not min(versions) <= minor <= max(versions):
+        told = f"Invalid microversion: Unacceptable version header: {_named(value, versions)}"
+        raise Refused(406, told, more=extent(versions))
+    return versions(minor)  # type: ignore[call-arg]  # mypy takes the meaning for an argument of look-ups too
+
+
+def _named(value: str, versions: type[Step]) -> str:
+    """*value* as refusals show it. Clients know the form for Placement, which does not name the service."""
+    return value if versions is Microversion else f"stead {value}"
+
+
+def _require_body_headers(req: Request) -> None:
+    length = req.env.get("CONTENT_LENGTH")
+    if not length:
+        return
+    if not (length.isascii() and length.strip().isdigit()):
+        raise Refused(400, "content-length header must be an integer")
+    if len(length) > _MOST_DIGITS:
+        raise Refused(413, "No body may be as long as the content-length header says.")
+    if int(length) > 0 and not req.env.get("CONTENT_TYPE"):
+        raise Refused(400, "content-type header required when content-length > 0")
+
+
+class App(falcon.App[Request, Response]):
+    """Sends the version of each service in its own header line, where Falcon would join them into one line."""
+
+    def __call__(self, env: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Answer one request."""
+        if not asks_for_several(env):
+            return super().__call__(env, start_response)
+
+        def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Callable[[bytes], object]:
+            return start_response(status, [line for header in headers for line in lines_of(*header)], *exc_info)
+
+        return super().__call__(env, start)
+
+
+# The gates of a handler: conditions that a request must meet, in the order of their checks.
+#
+# ``gates_of`` lists them for tests and docs.
 
 
 H = TypeVar("H", bound="Callable[..., None]")
@@ -218,3 +347,138 @@ def _match(segments: list[str], given: list[str]) -> dict[str, str] | None:
         elif segment != value:
             return None
     return params
+
+
+# What a request may cost: it is refused before it reads or writes anything if it is over a limit.
+#
+# Source: "Limits", docs/api.md, which also explains the defaults.
+
+
+def require_groups(limits: RequestLimits, groups: Sequence[RequestGroup]) -> None:
+    """Refuse too many request groups, or one whose suffix is too long.
+
+    Raises:
+        Refused: 400
+    """
+    if len(groups) > limits.groups:
+        raise Refused(400, f"The query has {len(groups)} request groups; at most {limits.groups} are accepted.")
+    longest = max((len(group.suffix) for group in groups), default=0)
+    if longest > limits.suffix_length:
+        raise Refused(400, f"A suffix has {longest} characters; at most {limits.suffix_length} are accepted.")
+
+
+def require_allocations(limits: RequestLimits, claims: Iterable[Claim]) -> None:
+    """Refuse too many allocations. An allocation is an amount of one class, of one provider, for one consumer.
+
+    Raises:
+        Refused: 413
+    """
+    count = sum(len(amounts) for claim in claims for amounts in claim.allocations.values())
+    if count > limits.allocations:
+        raise Refused(413, f"The request has {count} allocations; at most {limits.allocations} are accepted.")
+
+
+def require_claims(limits: RequestLimits, claims: Sequence[object], queries: Iterable[str]) -> None:
+    """Refuse too many claims in one request, and queries longer than the limit for URLs.
+
+    Raises:
+        Refused: 413
+    """
+    if len(claims) > limits.claims:
+        raise Refused(413, f"The request has {len(claims)} claims; at most {limits.claims} are accepted.")
+    if any(len(query.encode("utf-8", "surrogatepass")) > limits.query_length for query in queries):
+        raise Refused(413, f"A query has more than {limits.query_length} bytes.")
+
+
+def require_tree_providers(limits: RequestLimits, counts: Sequence[int]) -> None:
+    """Refuse too many providers in one document of provider trees.
+
+    Args:
+        counts: the number of providers in each tree of the document.
+
+    Raises:
+        Refused: 413, with the place of the first provider over the limit.
+    """
+    count = sum(counts)
+    if count <= limits.tree_providers:
+        return
+    before = 0
+    for tree, size in enumerate(counts):
+        if before + size > limits.tree_providers:
+            place = f"provider_trees[{tree}].providers[{limits.tree_providers - before}]"
+            most = f"at most {limits.tree_providers} are accepted ([stead] max_tree_providers)"
+            raise Refused(413, f"The document has {count} providers; {most}. The first one too many is {place}.")
+        before += size
+
+
+class Sizes:
+    """Falcon middleware: refuses long queries and bodies before routing."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
+
+    def process_request(self, req: Request, _resp: Response) -> None:
+        """Refuse a long query, and a body whose declared length is too long; set the limit for other bodies."""
+        if len(req.query_string) > self._limits.query_length:
+            raise Refused(414, f"The query has more than {self._limits.query_length} bytes.")
+        req.longest_body = longest_body(req.method, req.path, self._limits.body_size)
+        if (req.content_length or 0) > req.longest_body:
+            raise Refused(413, f"The body has more than {req.longest_body} bytes.")
+
+
+# The maximum length of a body by route. HTTP servers that read bodies before the application also use this.
+
+
+SMALL = 64 * 1024
+"""Maximum size in bytes of a body that describes one object: a provider, an inventory, a name."""
+
+_LISTS = frozenset(
+    {
+        ("POST", "/allocations"),
+        ("POST", "/reshaper"),
+        ("POST", "/claims"),
+        ("POST", "/whatif"),
+        ("PUT", "/provider_trees"),
+        ("PUT", "/leases"),
+    }
+)
+_METHODS_OF_LISTS = frozenset({"POST", "PUT"})
+_LISTS_OF_A_PROVIDER = frozenset({"aggregates", "inventories", "traits"})
+
+_BYTES_PER_VALUE = 12
+"""The minimum average size of a value in a realistic body.
+
+The smallest values take 2 bytes of text and up to 90 of memory: 16 MiB of nested lists took 770 MB and 11 s to parse.
+"""
+
+
+def longest_body(method: str, path: str, most: int) -> int:
+    """Maximum size of a body in bytes; *path* is without any prefix, *most* is `[stead] max_body_size`."""
+    return most if _takes_lists(method, path) else min(SMALL, most)
+
+
+def _takes_lists(method: str, path: str) -> bool:
+    if method not in _METHODS_OF_LISTS:
+        return False
+    if (method, path) in _LISTS:
+        return True
+    match method, path.split("/", 4):
+        case "PUT", ["", "allocations", _]:
+            return True
+        case "PUT", ["", "resource_providers", _, noun]:
+            return noun in _LISTS_OF_A_PROVIDER
+    return False
+
+
+def most_values(longest: int) -> int:
+    """Maximum number of JSON values (members of objects, elements of arrays) in a body of at most *longest* bytes."""
+    return longest // _BYTES_PER_VALUE
+
+
+def counts_at_most(body: bytes, values: int) -> bool:
+    """Whether *body* has at most that number of JSON values, counted without parsing it.
+
+    Each value but the first follows a comma or the start of a container. These characters count in strings too, so
+    the count may be too high.
+    """
+    return len(body) <= values or sum(body.count(start) for start in (b",", b"[", b"{")) <= values

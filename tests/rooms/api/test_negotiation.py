@@ -2,8 +2,8 @@
 
 import pytest
 
-from stead.api.app import agree
 from stead.api.errors import Refused
+from stead.api.gates import agree
 from tests.system.api.client import Api, wsgi_door
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import UUID, strict_object
 from stead.api.errors import Answer, Rows, answering
-from stead.api.gates import allowed, json_answer, since
-from stead.api.limits import require_groups
+from stead.api.gates import allowed, json_answer, require_groups, since
 from stead.api.query.candidates import request_of, without_flavor
 from stead.api.representations import answer, answer_in_pieces
 from stead.api.versions import S, V

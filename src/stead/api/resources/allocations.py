@@ -26,8 +26,7 @@ from stead.api.bodies import (
     strict_object,
 )
 from stead.api.errors import INVENTORY_IN_USE, Answer, MalformedBody, Refused, answering, race
-from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.limits import require_allocations
+from stead.api.gates import allowed, json_answer, json_body, require_allocations, since
 from stead.api.query import values
 from stead.api.query.values import PROVIDER_REFERENCE, Pairs
 from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import LINKS, Body, read_body, strict_object
 from stead.api.errors import MalformedBody, answering
-from stead.api.gates import allowed, json_answer, json_body
-from stead.api.limits import require_groups
+from stead.api.gates import allowed, json_answer, json_body, require_groups
 from stead.api.query import candidates as flavor_query
 from stead.api.query import values
 from stead.api.query.candidates import parse_candidate_request, request_of

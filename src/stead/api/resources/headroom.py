@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.bodies import UUID, mapping, strict_object
 from stead.api.errors import answering
-from stead.api.gates import allowed, json_answer
-from stead.api.limits import require_groups
+from stead.api.gates import allowed, json_answer, require_groups
 from stead.api.query import values
 from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
 from stead.api.query.values import BAD_VALUE, INVALID, Pairs

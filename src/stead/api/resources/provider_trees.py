@@ -21,8 +21,7 @@ from stead.api.bodies import (
     strict_object,
 )
 from stead.api.errors import CONCURRENT_UPDATE, Answer, Rows, answering, race
-from stead.api.gates import allowed, json_answer, json_body
-from stead.api.limits import require_tree_providers
+from stead.api.gates import allowed, json_answer, json_body, require_tree_providers
 from stead.api.query import values
 from stead.api.query.providers import parse_tree_query
 from stead.api.query.values import Pairs
