@@ -143,6 +143,8 @@ class Service:
         self._store = store
         self._source = ChangeSource(store)
         self._catalog = Catalog(self._source, on_refresh)
+        self.snapshot: Callable[[], Snapshot] = self._catalog.fresh
+        """All providers, including every write acknowledged before the call; raises `Unavailable`."""
         self._enumeration = enumeration
         self._answers = Answers()
         self._claiming = Claiming(store, self._catalog, self._replace, enumeration)
@@ -193,14 +195,6 @@ class Service:
     def _in_background(self, work: Background) -> None:
         self._background.append(work)
         work.start()
-
-    def snapshot(self) -> Snapshot:
-        """All providers, including every write acknowledged before the call.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
-        return self._catalog.fresh()
 
     def view(self) -> tuple[Snapshot, str]:
         """`snapshot`, and a text that identifies its state: equal in every process exactly if the state is equal.

@@ -141,7 +141,8 @@ class ChangeSource:
             self._stop_watching()
             raise Unavailable("The database cannot answer now.") from error
         self._breaks = None
-        self._store.read_outage.over()
+        if self._store.read_outage.since is not None:
+            self._store.read_outage.over()
 
     def _read(self, earlier: _Moment | None) -> Iterator[Changes | Portion]:
         # Before the snapshot: a commit in between then makes the next call read the clock.

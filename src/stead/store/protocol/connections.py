@@ -170,20 +170,24 @@ _ROWS = 200
 
 
 class Outage:
-    """A time in which the database failed. Its begin, each new cause and its end are logged once, not per request."""
+    """A time in which the database failed. Its begin, each new cause and its end are logged once, not per request.
+
+    Attributes:
+        since: when it began; None while the database does what it is told to, so that :meth:`over` would do nothing.
+    """
 
     def __init__(self, end: str) -> None:
         """*end* is what the log says when it is over."""
         self._end = end
         self._lock = threading.Lock()
-        self._since: float | None = None
+        self.since: float | None = None
         self._cause = ""
 
     def failed(self, cause: str, details: str) -> None:
         """The database failed because of *cause*; *details* may differ from request to request."""
         with self._lock:
-            if self._since is None:
-                self._since = time.monotonic()
+            if self.since is None:
+                self.since = time.monotonic()
             elif cause == self._cause:
                 return
             self._cause = cause
@@ -191,10 +195,10 @@ class Outage:
 
     def over(self) -> None:
         """The database did what it was told to."""
-        if self._since is None:
+        if self.since is None:
             return  # without the lock: this is what every request meets
         with self._lock:
-            since, self._since = self._since, None
+            since, self.since = self.since, None
         if since is not None:
             _log.info("%s, after %.0f s", self._end, time.monotonic() - since)
 
