@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from scripts import twins
 from tests.configuration import write_configuration
+from tests.servers.throwaway import roomy_memory
 from tests.system.api.client import Api, Door, http_door, wsgi_door
 
 if TYPE_CHECKING:
@@ -17,7 +19,14 @@ if TYPE_CHECKING:
 
     from tests.databases import Server
 
-pytest_plugins = ["tests.databases", "tests.logs", "tests.selection", "tests.signals", "tests.statements", "tests.timeouts"]
+pytest_plugins = [
+    "tests.databases",
+    "tests.logs",
+    "tests.selection",
+    "tests.signals",
+    "tests.statements",
+    "tests.timeouts",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if memory := roomy_memory():  # databases of SQLite wait for the disk at each commit
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     if not hasattr(config, "workerinput"):  # once, before the processes of pytest-xdist
         twins.write()
     config.addinivalue_line(
