@@ -66,14 +66,6 @@ PACKAGES = (
         "LICENSE",
         {"dist/signals.module.js": "signals.js"},
     ),
-    Package(
-        "uplot",
-        "1.6.32",
-        "sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==",
-        "MIT",
-        "LICENSE",
-        {"dist/uPlot.iife.min.js": "uplot.js", "dist/uPlot.min.css": "uplot.css"},
-    ),
 )
 
 PLACES = {
@@ -83,16 +75,12 @@ PLACES = {
 }
 """The vendored module for each bare import."""
 
-ENDINGS = {"uplot.js": "\nexport default uPlot;\n"}
-"""What makes a module of a script."""
-
 TYPES = {
     "preact.d.ts": 'export * from "preact";\n',
     "hooks.d.ts": 'export * from "preact/hooks";\n',
     "htm.d.ts": 'export { default } from "htm";\n',
     "signals-core.d.ts": 'export * from "@preact/signals-core";\n',
     "signals.d.ts": 'export * from "@preact/signals";\n',
-    "uplot.d.ts": 'export { default } from "uplot";\n',
 }
 """Type declarations that `tsc` reads in place of a vendored module."""
 
@@ -111,7 +99,7 @@ def main() -> None:
                 f"{package.name} {package.version} ({package.license})\n\n{read(archive, package.license_file)}"
             )
             for path, name in package.files.items():
-                texts[name] = _SOURCE_MAP.sub("\n", read(archive, path)).rstrip() + "\n" + ENDINGS.get(name, "")
+                texts[name] = _SOURCE_MAP.sub("\n", read(archive, path)).rstrip() + "\n"
     texts = {name: _IMPORT.sub(placed, text) if name.endswith(".js") else text for name, text in texts.items()}
     texts["LICENSES.txt"] = f"\n\n{'-' * 72}\n\n".join(text.strip() for text in licenses) + "\n"
     texts["vendored.json"] = json.dumps(manifest(texts), indent=1) + "\n"

@@ -140,6 +140,7 @@ class Observation:
             self._watch.metrics,
             lambda: self.site_text(service, request_of),
             Hosts(self._settings.ui.hosts, option=HOSTS_OPTION),
+            self.activity_counts.lately if self._settings.ui.enabled else None,
         )
         self._closing.append(exporter.stop)
         exporter.start()

@@ -10,13 +10,94 @@ from typing import TYPE_CHECKING, NamedTuple
 from stead.observe.metrics import cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from wsgiref.types import WSGIEnvironment
 
     from stead.observe.metrics import Notes
 
 SECONDS = 60
 """Length of the time for which rates are shown."""
+
+
+LAST = 20
+"""Number of the last refusals of each reason, and of the last releases, that a process keeps."""
+
+_LONGEST_QUERY = 2_000
+"""In characters. Of a longer one, a link has no use."""
+
+NO_CANDIDATES = "no_candidates"
+"""The reason of a candidate query without an answer, which is no error."""
+
+
+class Event(NamedTuple):
+    """Something that left no row in the database: a refusal, or a release (then ``reason`` is empty).
+
+    Attributes:
+        moment: seconds since 1970.
+        consumers: how many the request named; 0 for a query.
+        query: what was asked, as a query of ``/allocation_candidates``; empty if it cannot be spelled.
+    """
+
+    moment: float
+    reason: str
+    project: str
+    consumers: int
+    query: str
+
+
+class Strip(NamedTuple):
+    """Counts over time since the start: ``bins`` has by number the consumers written and released, and the refusals.
+
+    Bin *n* is the seconds from ``n * width`` since 1970.
+    """
+
+    width: int
+    bins: dict[int, tuple[int, int]]
+
+
+NARROWEST, MOST_BINS = 10, 120
+"""Seconds of a bin at first, and the number of bins from which on they are twice as wide."""
+
+
+def joined(strips: Iterable[Strip], *moments: float) -> Strip:
+    """The sums of *strips*, of several processes, in bins so wide that few reach from the first to the last of all.
+
+    Args:
+        moments: that the bins reach, too, in seconds since 1970.
+    """
+    parts = [strip for strip in strips if strip.bins]
+    width = max((strip.width for strip in parts), default=NARROWEST)
+    places = [*map(int, moments), *(number * strip.width for strip in parts for number in strip.bins)]
+    while places and max(places) // width - min(places) // width >= MOST_BINS:
+        width *= 2
+    sums: dict[int, tuple[int, int]] = {}
+    for strip in parts:
+        for number, (done, refused) in strip.bins.items():
+            place = number * strip.width // width
+            before = sums.get(place, (0, 0))
+            sums[place] = before[0] + done, before[1] + refused
+    return Strip(width, dict(sorted(sums.items())))
+
+
+class Lately(NamedTuple):
+    """What one process remembers beside its counts, in a form that other processes can read from a report."""
+
+    began: float
+    strip: Strip
+    events: Sequence[Event]
+
+    @classmethod
+    def read(cls, began: float, strip: Sequence[object], events: Sequence[Sequence[object]]) -> Lately:
+        """What a report has, of which JSON made lists.
+
+        Raises:
+            TypeError, ValueError: it is something else.
+        """
+        width, bins = strip
+        if not isinstance(width, int) or not isinstance(bins, dict):
+            raise TypeError
+        by_number = {int(number): (int(done), int(refused)) for number, (done, refused) in bins.items()}
+        return cls(float(began), Strip(width, by_number), [Event(*event) for event in events])  # type: ignore[arg-type]  # Stead's own report
 
 
 class Done(NamedTuple):
@@ -30,6 +111,7 @@ class Done(NamedTuple):
         conflicts: other requests that returned 409, by reason.
         retries: retries of writes, by cause.
         refused_requests: requests and connections that the HTTP server rejected, by reason.
+        lately: their course, and the last ones.
     """
 
     began: float
@@ -40,16 +122,20 @@ class Done(NamedTuple):
     conflicts: Mapping[str, int]
     retries: Mapping[str, int]
     refused_requests: Mapping[str, int]
+    lately: Lately
 
 
 class ActivityCounts:
     """Counts what happens. A watcher of requests; thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock*: seconds."""
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        """*clock*: seconds; *wall_clock*: seconds since 1970."""
         self._clock = clock
+        self._wall_clock = wall_clock
         self._began = clock()
-        self._began_wall = time.time()
+        self._began_wall = wall_clock()
         self._lock = Lock()
         self._written = 0
         self._released = 0
@@ -58,20 +144,48 @@ class ActivityCounts:
         self._conflicts: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
         self._refused_requests: Counter[str] = Counter()
+        self._width = NARROWEST
+        self._bins: dict[int, tuple[int, int]] = {}
+        self._events: dict[str, deque[Event]] = {}
 
-    def __call__(self, _environ: WSGIEnvironment, notes: Notes) -> None:
-        """Count one request, if it writes allocations or met a conflict."""
+    def __call__(self, environ: WSGIEnvironment, notes: Notes) -> None:
+        """Count one request, if it writes allocations, met a conflict, or found no candidates."""
         is_claim = notes.claims or notes.releases
         if not is_claim and notes.status != 409:
+            if notes.candidates == 0 and notes.status == 200 and notes.route == "/allocation_candidates":
+                with self._lock:
+                    self._keep(NO_CANDIDATES, notes, environ.get("QUERY_STRING", ""))
             return
         with self._lock:
             if is_claim and notes.status < 400:
                 self._released += notes.releases
                 self._count(notes.claims)
-            elif is_claim:
-                self._refused_claims[cause(notes.error or str(notes.status))] += 1
+                self._enter(notes.claims + notes.releases, 0)
+                if notes.releases:
+                    self._keep("", notes, "")
+                return
+            if is_claim:
+                reason = cause(notes.error or str(notes.status))
+                self._refused_claims[reason] += 1
             else:
-                self._conflicts[cause(notes.error or "other")] += 1
+                reason = cause(notes.error or "other")
+                self._conflicts[reason] += 1
+            self._enter(0, 1)
+            self._keep(reason, notes, notes.asked() if notes.asked is not None else "")
+
+    def _keep(self, reason: str, notes: Notes, query: str) -> None:
+        number = notes.claims or notes.releases
+        shown = query if len(query) <= _LONGEST_QUERY else ""
+        event = Event(self._wall_clock(), reason, notes.project or "", number, shown)
+        self._events.setdefault(reason, deque(maxlen=LAST)).append(event)
+
+    def _enter(self, done: int, refused: int) -> None:
+        """Add to the present bin. When the bins are too many, they become twice as wide."""
+        number = int(self._wall_clock()) // self._width
+        before = self._bins.get(number)
+        self._bins[number] = (done, refused) if before is None else (before[0] + done, before[1] + refused)
+        if before is None:
+            self._width, self._bins = joined([Strip(self._width, self._bins)])
 
     def _count(self, claims: int) -> None:
         self._written += claims
@@ -100,8 +214,18 @@ class ActivityCounts:
                 self._written,
                 self._released,
                 recent / max(1.0, min(SECONDS, now - self._began)),
-                *(
-                    dict(counter.most_common())
-                    for counter in (self._refused_claims, self._conflicts, self._retries, self._refused_requests)
-                ),
+                dict(self._refused_claims.most_common()),
+                dict(self._conflicts.most_common()),
+                dict(self._retries.most_common()),
+                dict(self._refused_requests.most_common()),
+                self._lately(),
             )
+
+    def lately(self) -> Lately:
+        """What the report of this process has for others."""
+        with self._lock:
+            return self._lately()
+
+    def _lately(self) -> Lately:
+        strip = Strip(self._width, dict(self._bins))
+        return Lately(self._began_wall, strip, [event for kept in self._events.values() for event in kept])

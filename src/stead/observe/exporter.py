@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from stead.observe.activity import Lately
 from stead.observe.metrics import (
     BUILD,
     CLAIMS,
@@ -68,6 +69,7 @@ class Exporter:
         address: tuple[str, int],
         capacity: Callable[[], str] = str,
         hosts: Hosts | None = None,
+        lately: Callable[[], Lately] | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -77,7 +79,9 @@ class Exporter:
             address: host and port to listen on.
             capacity: metrics that are the same in all workers, in the text format; called for each scrape.
             hosts: the names by which clients reach the address; None: any, but none over loopback.
+            lately: what this process did, for the web interface of other workers.
         """
+        self._lately = lately
         self._recorder = recorder
         self._measure = measure
         self._reports = Reports(directory)
@@ -118,7 +122,7 @@ class Exporter:
             (metric, (worker, *labels), value) for metric, labels, value in (*self._measure(), *_of_this_process())
         ]
         try:
-            self._reports.write(self._recorder.tallies(), measured)
+            self._reports.write(self._recorder.tallies(), measured, self._lately() if self._lately else None)
         except OSError as error:
             if not self._failed:  # warn once, since this runs every second
                 _log.warning("cannot report metrics: %s", error)
@@ -364,6 +368,7 @@ class Report:
     written: float
     counted: Sequence[tuple[str, Labels, list[float]]]
     measured: Sequence[tuple[str, Labels, float]]
+    lately: Lately | None = None
 
     @property
     def age(self) -> float:
@@ -384,14 +389,23 @@ class Reports:
         self._own = f"{os.getpid()}-{time.time_ns()}.json"  # another process may reuse the pid later
         self._reading = Lock()
 
-    def write(self, counted: Iterable[tuple[str, Labels, list[float]]], measured: Iterable[Gauge]) -> None:
+    def write(
+        self,
+        counted: Iterable[tuple[str, Labels, list[float]]],
+        measured: Iterable[Gauge],
+        lately: Lately | None = None,
+    ) -> None:
         """Replace the report of this process.
 
         Raises:
             OSError
         """
         gauges = [(metric.name, labels, value) for metric, labels, value in measured]
-        self._replace(self._own, {"written": time.time(), "counted": list(counted), "measured": gauges})
+        report = {"written": time.time(), "counted": list(counted), "measured": gauges}
+        if lately is not None:
+            strip = [lately.strip.width, {str(number): pair for number, pair in lately.strip.bins.items()}]
+            report["lately"] = [lately.began, strip, [list(event) for event in lately.events]]
+        self._replace(self._own, report)
 
     def read(self) -> tuple[Tallies, list[Report]]:
         """The sum of all counters ever written here, and the reports of the running workers."""
@@ -436,7 +450,8 @@ def _read(file: Path) -> Report | None:
         written = orjson.loads(file.read_bytes())
         counted = [(name, tuple(labels), values) for name, labels, values in written["counted"]]
         measured = [(name, tuple(labels), value) for name, labels, value in written["measured"]]
-        return Report(file.stem.partition("-")[0], written["written"], counted, measured)
+        lately = Lately.read(*written["lately"]) if "lately" in written else None
+        return Report(file.stem.partition("-")[0], written["written"], counted, measured, lately)
     return None
 
 
@@ -471,6 +486,8 @@ class AllWorkers(NamedTuple):
     conflicts: Mapping[str, int]
     retries: Mapping[str, int]
     refused_requests: Mapping[str, int]
+    lately: Sequence[Lately] = ()
+    """Of each worker, also of those that ended lately."""
 
 
 _COUNTED = (CLAIMS, RELEASES, CONFLICTS, RETRIES, REFUSED)
@@ -490,4 +507,6 @@ def all_workers(directory: Path) -> AllWorkers:
         for name, _, value in report.measured
         if name == LAG.name
     ]
-    return AllWorkers(workers, *(counts.get(metric.name, {}) for metric in _COUNTED))
+    lately = [report.lately for report in reports if report.lately is not None]
+    claims, releases, conflicts, retries, refused = (counts.get(metric.name, {}) for metric in _COUNTED)
+    return AllWorkers(workers, claims, releases, conflicts, retries, refused, lately)

@@ -346,11 +346,12 @@ class Notes:
 
     ``began`` and ``ended`` are of ``time.perf_counter``; ``began_wall`` is in nanoseconds since 1970. ``route`` is the
     template of the path, None if no route matched or routing was not reached. ``error`` names the exception. ``claims``
-    counts the consumers whose allocations the request creates or replaces, ``releases`` those that lose all. ``marks``
-    starts with the beginning of the first phase.
+    counts the consumers whose allocations the request creates or replaces, ``releases`` those that lose all. ``asked``
+    spells what a claim asks for as a query of candidates. ``marks`` starts with the beginning of the first phase.
     """
 
     __slots__ = (
+        "asked",
         "began",
         "began_wall",
         "bytes",
@@ -379,6 +380,7 @@ class Notes:
         self.error: str | None = None
         self.claims = 0
         self.releases = 0
+        self.asked: Callable[[], str] | None = None
         self.candidates: int | None = None
         self.is_cut = False
         self.marks: Marks = []

@@ -5,6 +5,7 @@ Source: "GET /consumers", docs/stead-api.md.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -269,6 +270,42 @@ def of_consumer(connection: Connection, consumer: str) -> HeldAllocations | None
     """The allocations of a consumer; None if it has none."""
     consumer_allocations = of_consumers(connection, [consumer]).get(consumer)
     return consumer_allocations if consumer_allocations is not None and consumer_allocations.providers else None
+
+
+def written_last(connection: Connection, most: int) -> dict[str, HeldAllocations]:
+    """The consumers of the last *most* allocations, by uuid, the newest first."""
+    rows = connection.execute(sa.select(allocations.c.consumer_id).order_by(allocations.c.id.desc()).limit(most))
+    newest = dict.fromkeys(rows.scalars())
+    by_uuid = of_consumers(connection, newest)
+    return {uuid: by_uuid[uuid] for uuid in newest if uuid in by_uuid}
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What has a text in its name: projects and users whose name begins with it, consumers whose UUID does."""
+
+    projects: Sequence[str] = ()
+    users: Sequence[str] = ()
+    consumers: Sequence[str] = ()
+
+
+_PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]{0,32}")
+"""The beginning of a UUID. With less of it, too many consumers begin so."""
+
+
+def search(connection: Connection, text: str, most: int) -> Owners:
+    """Owners and consumers by the beginning of their names, at most *most* of each. All have indexes for that."""
+
+    def named(column: sa.Column[str]) -> list[str]:
+        query = sa.select(column).where(column.startswith(text, autoescape=True)).order_by(column).limit(most)
+        return list(connection.execute(query).scalars())
+
+    by_uuid: Sequence[str] = ()
+    if _PREFIX.fullmatch(text):
+        # Letters after `f` are in no UUID, so that this is a range of the index in every collation.
+        query = sa.select(_columns.uuid).where(_columns.uuid >= text, _columns.uuid < f"{text}g")
+        by_uuid = connection.execute(query.order_by(_columns.uuid).limit(most)).scalars().all()
+    return Owners(named(projects.c.external_id), named(users.c.external_id), by_uuid)
 
 
 def of_consumers(connection: Connection, uuids: Collection[str]) -> dict[str, HeldAllocations]:

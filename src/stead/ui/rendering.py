@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 import falcon
 import jinja2
+from markupsafe import Markup
 
 from stead.aliases import NoAliases
 from stead.aliases import read as read_aliases
@@ -67,6 +71,14 @@ class Rendering:
             return ""  # `stead alias list` says what is wrong with the file
         return "" if name is None else _Name(name)
 
+    def named_like(self, text: str) -> dict[str, str]:
+        """The UUIDs to which the operator gave names that have *text*, with these names."""
+        try:
+            names = read_aliases(self._aliases)
+        except NoAliases:
+            return {}
+        return {uuid: name for uuid, name in names.items() if text.casefold() in name.casefold()}
+
     def show(self, req: Request, resp: Response, template: str, **values: Any) -> None:
         """Answer with *template*. Pages are never cached: they show what one user may see at one moment."""
         resp.text = self.text(req, template, **values)
@@ -107,19 +119,24 @@ def describe(resp: Response) -> None:
 # How values look in text: numbers, amounts of units, moments.
 
 
+THIN_SPACE = "\u202f"
+"""Narrow, and no line ends at it."""
+
 _LEVELS = 10
 """Steps of the scale of colours."""
 
 
 def number(value: float) -> str:
-    """A number with separated thousands; integers without a fraction."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    """A number with thin spaces between thousands, which no locale reads as a decimal mark; integers without a
+    fraction.
+    """
+    return (f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}").replace(",", THIN_SPACE)
 
 
 def amount(value: float, resource_class: str) -> str:
     """An amount of a resource class: of memory and disk in about three digits with their unit, others in full."""
     shown, unit = unit_of(resource_class, value)
-    return f"{short_amount(shown)}\u202f{unit}" if unit else number(value)
+    return f"{short_amount(shown).replace(',', THIN_SPACE)}{THIN_SPACE}{unit}" if unit else number(value)
 
 
 def percent(part: float, whole: float) -> str:
@@ -142,9 +159,88 @@ def moment(seconds: float) -> str:
     return in_utc(int(seconds))
 
 
-def ending(lease: HeldLease) -> str:
+_UNITS_OF_TIME = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_OLD = 60 * 86_400
+"""Seconds after which a date says more than a number of days."""
+
+
+def relative(seconds: float, now: float) -> str:
+    """*seconds* since 1970 as seen from *now*: ``3 min ago``, ``in 2 h``, or a date if that is far away."""
+    distance = abs(now - seconds)
+    if distance > _OLD:
+        return moment(seconds)[:10]
+    length, unit = next((pair for pair in _UNITS_OF_TIME if distance >= pair[0]), (1, "s"))
+    words = f"{int(distance / length)}{THIN_SPACE}{unit}"
+    return f"in {words}" if seconds > now else f"{words} ago"
+
+
+def ago(seconds: float) -> Markup:
+    """A moment in words, with the exact one on hover. Scripts keep the words current."""
+    exact = moment(seconds)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, relative(seconds, time.time()))
+
+
+def ending(lease: HeldLease) -> Markup:
     """When a lease ends, or since when its consumer is overdue."""
-    return f"{'overdue since' if lease.is_overdue else 'ends'} {moment(lease.expires_at)}"
+    look, words = ("disabled", "overdue, ended") if lease.is_overdue else ("quiet", "ends")
+    return Markup('<span class="{}">{} {}</span>').format(look, words, ago(lease.expires_at))
+
+
+def duration(seconds: float) -> str:
+    """A time without a fraction, in its largest unit: ``10 s``, ``5 min``."""
+    length, unit = next(pair for pair in _UNITS_OF_TIME if seconds >= pair[0] or pair[0] == 1)
+    return f"{seconds / length:.0f}{THIN_SPACE}{unit}"
+
+
+READABLE = ":,!/()"
+"""Characters that the pages show as they are in the query of a request; all are allowed in a query."""
+
+
+def spelled(query: str) -> str:
+    """A query as people write it."""
+    return urlencode(parse_qsl(query, keep_blank_values=True), safe=READABLE)
+
+
+_IDENTIFIER = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+
+
+def short(identifier: str) -> Markup:
+    """The beginning of a UUID, with all of it on hover and a button that copies it; other names in full."""
+    if not _IDENTIFIER.fullmatch(identifier):
+        return Markup("<bdi>{}</bdi>").format(identifier)
+    return Markup('<code class="id" title="{}">{}</code>').format(identifier, identifier[:8])
+
+
+def copy(identifier: str) -> Markup:
+    """A button that copies a UUID; CSS shows it where scripts run. Empty for other names, which are there in full."""
+    if not _IDENTIFIER.fullmatch(identifier):
+        return Markup("")
+    button = (
+        '<button type="button" class="copy" data-copy="{0}" title="Copy {0}" aria-label="Copy {0}">'
+        '<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d="M6 5h7v8H6zM3 11V3h7"/></svg></button>'
+    )
+    return Markup(button).format(identifier)
+
+
+def listed(parts: Iterable[Markup]) -> Markup:
+    """Parts of a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    every = list(parts)
+    return Markup(" and ").join(part for part in (Markup(", ").join(every[:-1]), Markup(", ").join(every[-1:])) if part)
+
+
+def sentence_amounts(given: Mapping[str, int]) -> Markup:
+    """Amounts by class as people say them: ``8 vCPUs and 16 GiB of memory``."""
+    return listed(_said(name, value) for name, value in in_class_order(given).items())
+
+
+def _said(resource_class: str, value: int) -> Markup:
+    words = class_words(resource_class)
+    shown = amount(value, resource_class)
+    if unit_of(resource_class, value)[1]:
+        said = f"{shown} of {words.lower() if words != resource_class else words}"
+    else:
+        said = f"{shown} {words[:-1] if value == 1 and words != resource_class and words.endswith('s') else words}"
+    return Markup('<span title="{}">{}</span>').format(resource_class, said)
 
 
 _REASONS = {
@@ -158,7 +254,16 @@ _REASONS = {
     "consumer_conflict": "The consumer changed first (generation)",
     "concurrent_update": "Other clients changed it first, until the time limit",
     "unavailable": "The database did not answer",
+    "no_candidates": "A query without candidates",
+    "allocations_not_found": "The consumer has no allocations",
+    "provider_in_use": "The provider has allocations",
+    "inventory_in_use": "The inventory has allocations",
 }
+
+
+def reason_words(name: str) -> str:
+    """The label of a metric in words; the label itself if it has none."""
+    return _REASONS.get(name, name)
 
 
 def reason(name: str) -> str:
@@ -174,8 +279,15 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "plain": plain,
     "fill": fill,
     "level": level,
+    "ago": ago,
+    "copy": copy,
+    "duration": duration,
     "ending": ending,
     "moment": moment,
+    "reason_words": reason_words,
+    "said": sentence_amounts,
+    "short": short,
+    "spelled": spelled,
     "reason": reason,
     "words": class_words,
 }

@@ -235,12 +235,21 @@ def read_form(req: Request) -> dict[str, str]:
     Raises:
         Refused: 400 or 413 if the body is not a form of reasonable size.
     """
+    return dict(_fields(req))
+
+
+def _fields(req: Request) -> list[tuple[str, str]]:
+    """All fields of the form in the body.
+
+    Raises:
+        Refused: 400 or 413 if the body is not a form of reasonable size.
+    """
     req.longest_body = _LONGEST
     if (req.content_length or 0) > _LONGEST:
         raise Refused(413, f"A form may have {_LONGEST} bytes.")
     try:
         text = req.read_all().decode()
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except BodyTooLong:
         raise Refused(413, f"A form may have {_LONGEST} bytes.") from None
     except (BodyIncomplete, ValueError):
@@ -248,15 +257,25 @@ def read_form(req: Request) -> dict[str, str]:
 
 
 def read_own_form(req: Request) -> dict[str, str]:
-    """The fields of a form that changes something.
+    """The fields of a form that changes something; the last of several with one name.
 
     Raises:
         Refused: 403 if the form does not come from a page of this session.
     """
-    form = read_form(req)
+    return dict(read_own_fields(req))
+
+
+def read_own_fields(req: Request) -> list[tuple[str, str]]:
+    """All fields of a form that changes something.
+
+    Raises:
+        Refused: 403 if the form does not come from a page of this session.
+    """
+    fields = _fields(req)
+    form = dict(fields)
     if not is_own_write(req.env, req.env.get(SESSION_KEY, ""), form.get(CSRF_FIELD, "")):
         raise Refused(403, "The form is not from a page of this session. Load the page again, and repeat.")
-    return form
+    return fields
 
 
 # A user and a password become a token of Keystone. Source: Identity API v3, "Password authentication".

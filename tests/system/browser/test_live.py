@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,12 +12,12 @@ from tests.conftest import write_configuration
 from tests.servers.stead import started
 from tests.system.browser.site import Api, fill
 from tests.system.browser.window import Window, connected, used, wait_for
-from tests.waiting import stays, wait_until
+from tests.waiting import stays
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page, Route
+    from playwright.sync_api import Browser, Route
 
     from tests.servers.stead import Serving
 
@@ -146,46 +146,18 @@ def test_memory_does_not_grow_with_changes(window: Window, path: str) -> None:
     assert grown < 1_000_000  # bytes; 1,800 messages are half an hour
 
 
-def plotted(page: Page) -> dict[int, int | None]:
-    """The changed consumers of each second in the plot of the Activity page; None if they are unknown."""
-    columns: list[list[Any]] = page.evaluate(
-        """async () => {
-          const url = performance.getEntriesByType("resource").find(({ name }) => name.endsWith("activity.js")).name;
-          const { times, consumers } = await import(url);
-          return [times, consumers];
-        }"""
-    )
-    return dict(zip(*columns, strict=True))
-
-
-def test_activity_plots_only_what_the_page_saw(window: Window, serving: Serving) -> None:
+def test_activity_has_what_happened_before_it_was_opened_and_follows(window: Window, serving: Serving) -> None:
     with Api(serving.url) as api:
         api.claim("host-012", 13)
         page = window.open("/ui/activity")
-        wait_until(lambda: 0 in plotted(page).values())
-        opened = list(plotted(page).values())
-        assert len(opened) == 300
-        assert set(opened[: opened.index(0)]) == {None}  # not zeros for the minutes before
-        assert set(opened[opened.index(0) :]) == {0}
-        api.claim("host-012", 12)
-        wait_until(lambda: 1 in plotted(page).values())
-
+        page.locator(".feed").get_by_role("link", name="host-012").first.wait_for()
         page.evaluate(HIDE, True)
         wait_for(page, "stead.live.status.value === 'paused'")
-        last = max(plotted(page))
-        for host in ("host-013", "host-014", "host-015"):
-            api.claim(host, 1)
-        assert stays(lambda: max(plotted(page)) == last, 2.5)
+        before = page.locator(".feed").inner_html()
+        api.claim("host-013", 14)
+        assert stays(lambda: page.locator(".feed").inner_html() == before, 1.5)
         page.evaluate(HIDE, False)
         connected(page)
-        page.get_by_role("link", name="host-015").last.wait_for()  # the changes meanwhile are listed
-        wait_until(lambda: 0 in later(plotted(page), last))
-        meanwhile = later(plotted(page), last)
-        assert len(meanwhile[: meanwhile.index(0)]) >= 2
-        assert set(meanwhile[: meanwhile.index(0)]) == {None}
-        assert sum(number or 0 for number in plotted(page).values()) == 1  # no peak of all at once
-
-
-def later(plot: dict[int, int | None], than: int) -> list[int | None]:
-    """The numbers of the seconds after one."""
-    return [number for second, number in plot.items() if second > than]
+        page.locator(".feed .new").get_by_role("link", name="host-013").wait_for()  # the change meanwhile
+        for name, amount in (("host-012", 12), ("host-013", 13)):
+            api.claim(name, amount)

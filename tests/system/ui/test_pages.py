@@ -315,9 +315,69 @@ def test_consumers_show_the_ends_of_leases(browser: Browser) -> None:
     api.put(f"/allocations/{holder}", body).expect(204)
     end = api.get(f"/allocations/{holder}").expires_at
     for page in ("/ui/consumers", f"/ui/providers/{host.uuid}"):
-        assert f"<div>ends {end}</div>" in browser.get(page).text
+        assert f'ends <time datetime="{end}" title="{end}">in ' in browser.get(page).text
     browser.service.write(aged, 7200)
-    wait_until(lambda: "<div>overdue since " in browser.get("/ui/consumers").text)
+    wait_until(lambda: "overdue, ended <time" in browser.get("/ui/consumers").text)
+
+
+def test_a_search_of_consumers_takes_what_people_have(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    api = Api(wsgi_door(browser.app))
+    hosts = [api.create_provider(name, inventories={"VCPU": 8}) for name in ("node-a", "node-b")]
+    first = api.claim((hosts[0], {"VCPU": 2}), project="web", user="ann")
+    second = api.claim((hosts[1], {"VCPU": 3}), project="webshop", user="bob")
+
+    def leads_to(text: str) -> str:
+        answered = browser.get(f"/ui/consumers?{urlencode({'q': text})}")
+        assert answered.status == 303, answered.text
+        return browser.get(answered.headers["location"]).text
+
+    for text, there, absent in (
+        (first, first, second),
+        (first.upper(), first, second),
+        (second[:13], second, first),
+        ("webs", second, first),
+        ("web", first, second),  # an exact name, although another begins with it
+        ("ann", first, second),
+        ("node-b", second, first),
+        ("E-B", second, first),
+    ):
+        found = leads_to(text)
+        assert (there in found, absent in found) == (True, False), text
+    several = browser.get("/ui/consumers?q=node-").text
+    assert ("node-a" in several, "node-b" in several) == (True, True)
+    assert "No consumer, project, user or host has" in browser.get("/ui/consumers?q=%25").text  # no wildcard
+    # The policy decides about the project of the query, so that a search within it finds nothing outside.
+    assert second not in browser.get(f"/ui/consumers?project_id=web&q={second}").text.partition("<ul")[2]
+
+
+def test_consumers_are_summed_by_project_and_warn_of_two_hosts(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    hosts = [api.create_provider(name, inventories={"VCPU": 8, "MEMORY_MB": 8192}) for name in ("a", "b")]
+    pool = api.create_provider("pool", inventories={"DISK_GB": 5000}, traits=["MISC_SHARES_VIA_AGGREGATE"])
+    api.claim((hosts[0], {"VCPU": 2, "MEMORY_MB": 3072}), (pool, {"DISK_GB": 2048}), project="one")
+    text = browser.get("/ui/consumers").text
+    assert "3\u202fGiB of memory</span> and" in text
+    assert "2\u202fTiB of disk" in text
+    assert "hosts</strong>" not in text  # a pool is no second host
+    api.claim((hosts[0], {"VCPU": 1}), (hosts[1], {"VCPU": 1}), project="two")
+    assert "on 2 hosts</strong>" in browser.get("/ui/consumers").text
+
+
+def test_selected_consumers_are_released_together(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8})
+    gone, held = [api.claim((host, {"VCPU": 1}), project="p") for _ in range(3)], api.claim((host, {"VCPU": 1}))
+    page = browser.get("/ui/consumers?project_id=p")
+    assert page.text.count('name="consumer" value=') == 4  # of the rows, and of the filter
+    api.delete(f"/allocations/{gone[2]}").expect(204)  # by another client, meanwhile
+    form = [("csrf", page.csrf), ("back", "project_id=p&q=x"), *(("consumer", uuid) for uuid in gone)]
+    answered = browser.post("/ui/consumers", form)
+    assert (answered.status, answered.headers["location"]) == (303, "/ui/consumers?project_id=p&released=2")
+    text = browser.get("/ui/consumers").text
+    assert (held in text, gone[0] in text, gone[1] in text) == (True, False, False)
+    assert browser.post("/ui/consumers", {"csrf": page.csrf}).status == 404
 
 
 def aged(tx: Transaction, seconds: int) -> None:
@@ -665,6 +725,44 @@ def test_activity_counts_claims_and_refusals_by_reason(browser: Browser) -> None
     assert re.search(r"Consumers written, this worker<dd>1\n", text)
     assert re.search(r"Not enough free: capacity_exceeded<td class=\"n\">2\n", text)
     assert "a worker knows only itself" in text
+
+
+def test_activity_says_what_happened_and_what_was_refused(browser: Browser) -> None:
+    assert "<svg" not in browser.get("/ui/activity").text  # nothing happened, so nothing is drawn
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8, "MEMORY_MB": 4096})
+    form = {"csrf": browser.get("/ui/").csrf, "consumer": fresh_uuid(), "project": "p1", "user": "u"}
+    form["allocations"] = json.dumps({host.uuid: {"VCPU": 5, "MEMORY_MB": 2048}})
+    assert browser.post("/ui/ask", form).status == 303
+    for _ in range(2):
+        assert browser.post("/ui/ask", form | {"consumer": fresh_uuid()}).status == 409
+    text = browser.get("/ui/activity").text
+    assert "5 vCPUs</span> and " in text
+    assert "2\u202fGiB of memory</span> on" in text
+    assert text.count("Not enough free") >= 2
+    assert "2 times" in text
+    assert 'href="/ui/ask?resources=VCPU:5,MEMORY_MB:2048"' in text
+    refusals = browser.get("/ui/activity?kind=refusal").text
+    assert ("5 vCPUs" in refusals, "Not enough free" in refusals) == (False, True)
+    assert "5 vCPUs" in browser.get("/ui/activity?kind=claim&within=600&about=P1").text
+    assert "matches" in browser.get("/ui/activity?about=no-such-thing").text
+    assert browser.post("/ui/consumers", {"csrf": form["csrf"], "consumer": form["consumer"]}).status == 303
+    assert "released 1 consumer" in browser.get("/ui/activity").text
+
+
+def test_activity_names_no_consumers_to_callers_who_may_not_list_them(
+    start: Callable[..., Browser], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:consumers:list": "!"\n')
+    browser = start(more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    browser.sign_in("admin")
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8})
+    api.claim((host, {"VCPU": 5}), project_id="p")
+    text = browser.get("/ui/activity").text
+    assert "claimed" not in text
+    assert "Consumers written, this worker<dd>1\n" in text
 
 
 def test_activity_shows_the_lag_of_every_worker_that_reports(start: Callable[..., Browser], tmp_path: Path) -> None:

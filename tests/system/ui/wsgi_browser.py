@@ -50,7 +50,7 @@ class Browser:
     def get(self, path: str, **environ: str) -> Page:
         return self.call("GET", path, **environ)
 
-    def post(self, path: str, form: dict[str, str], **environ: str) -> Page:
+    def post(self, path: str, form: dict[str, str] | list[tuple[str, str]], **environ: str) -> Page:
         return self.call("POST", path, urlencode(form).encode(), **environ)
 
     def sign_in(self, token: str) -> Page:

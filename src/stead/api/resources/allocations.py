@@ -132,7 +132,18 @@ REPLACE_SEVERAL, REPLACE_SEVERAL_WITH_ENDS = _several(), _several(LEASE_OPTIONS)
 def note_claims(req: Request, claims: Sequence[Claim]) -> None:
     """Report to the metrics what a request is about to write. Before the write, so that they count refusals, too."""
     releases = sum(not claim.allocations for claim in claims)
-    req.note(claims=len(claims) - releases, releases=releases)
+    req.note(claims=len(claims) - releases, releases=releases, asked=lambda: query_of(claims))
+
+
+def query_of(claims: Sequence[Claim]) -> str:
+    """What the first of *claims* asks for, as a query of candidates: one group for each of its providers.
+
+    What distinguishes the providers is not known, so that the query may have places that the claim did not mean.
+    """
+    parts = [amounts for claim in claims[:1] for amounts in claim.allocations.values() if amounts]
+    spelled = [",".join(f"{name}:{amount}" for name, amount in amounts.items()) for amounts in parts]
+    query = "&".join(f"resources{f'_{place}' if place else ''}={text}" for place, text in enumerate(spelled))
+    return f"{query}&group_policy=none" if len(spelled) > 2 else query
 
 
 class Allocations:

@@ -110,7 +110,8 @@ class Claims:
         has_ends = req.agreed.knows(S.HEADROOM_ORDER)
         body = read_body(req, CLAIMS_WITH_ENDS if has_ends else CLAIMS)
         require_claims(self._limits, body.records, [record["query"] for record in body.records])
-        req.note(claims=len(body.records))
+        first = str(body.records[0]["query"]) if body.records else ""
+        req.note(claims=len(body.records), asked=lambda: first)
         claim_requests, flavors = [], finder(self._service)
         for number, record in enumerate(body.records):
             if time.monotonic() > until:

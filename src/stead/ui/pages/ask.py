@@ -16,6 +16,7 @@ from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate
 from stead.api.query.values import Pairs
 from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
+from stead.api.resources.allocations import query_of
 from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD
 from stead.auth.authentication import Credentials
 from stead.candidates.explain import EACH, Constraint
@@ -24,6 +25,7 @@ from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
 from stead.store.extensions import flavors
 from stead.ui.pages.provider import boxes_of_candidate, nodes
+from stead.ui.rendering import READABLE
 from stead.ui.sessions import may, read_own_form
 
 if TYPE_CHECKING:
@@ -52,9 +54,6 @@ _FLAVORS = 1_000
 
 _EXPLAIN = "explain"
 _FLAVOR = "flavor"
-
-_READABLE = ":,!/()"
-"""Characters that the page shows as they are in the query of a request; all are allowed in a query."""
 
 
 class Ask:
@@ -88,8 +87,8 @@ class Ask:
             choice=self._choice_of_flavors(req, _chosen_flavor(given)),
             chosen=_chosen_flavor(given),
             query=urlencode(given),
-            spelled=urlencode(given, safe=_READABLE),
-            elsewhere=elsewhere(f"{req.prefix}{req.root_path}", urlencode(given, safe=_READABLE)) if given else None,
+            spelled=urlencode(given, safe=READABLE),
+            elsewhere=elsewhere(f"{req.prefix}{req.root_path}", urlencode(given, safe=READABLE)) if given else None,
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
@@ -149,7 +148,7 @@ class Ask:
         req.require("placement:allocations:update", None)
         claim = _claim(form)
         require_allocations(self._limits, [claim])
-        req.note(claims=1)
+        req.note(claims=1, asked=lambda: query_of([claim]))
         self._service.claim([claim])
         resp.status = "303 See Other"
         resp.set_header("location", f"{req.root_path}/ui/consumers?consumer={claim.consumer}")

@@ -17,7 +17,7 @@ export async function reread(selector, address = location.href) {
   const present = document.querySelector(selector);
   if (!next || !present || isEditing(present)) return false;
   tags.set(address, answer.headers.get("etag") ?? "");
-  if (next.innerHTML === present.innerHTML) return true;
+  if (shape(next) === shape(present)) return true;
   const { scrollX, scrollY } = window;
   const focused = document.activeElement;
   const href = present.contains(focused) ? focused?.getAttribute("href") : null;
@@ -27,6 +27,13 @@ export async function reread(selector, address = location.href) {
   if (href) [...present.querySelectorAll("a")].find((link) => link.getAttribute("href") === href)?.focus({ preventScroll: true });
   scrollTo(scrollX, scrollY);
   return true;
+}
+
+/** What a part says, without what moves by itself: relative times and `data-moving`. @param {Element} part */
+function shape(part) {
+  const copy = /** @type {Element} */ (part.cloneNode(true));
+  for (const moving of copy.querySelectorAll("time, [data-moving]")) moving.textContent = "";
+  return copy.innerHTML;
 }
 
 /** Whether the reader types in a part: the text must not vanish. @param {Element} part */

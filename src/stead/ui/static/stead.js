@@ -6,6 +6,7 @@
 import { refresh } from "./cells.js";
 import { Live } from "./live.js";
 import { addStyle, API } from "./place.js";
+import { start } from "./texts.js";
 
 /** @typedef {import("./site.js").Message} Message */
 /** @typedef {(live: Live, message: Message | null, hosts: number[]) => void} Listener */
@@ -19,7 +20,8 @@ const live = new Live(API, grid !== null || hasNumbers, (message, hosts) => {
   for (const listener of listeners) listener(live, message, hosts);
 });
 
-if (grid || activity) addStyle("./live.css");
+start();
+if (grid) addStyle("./live.css");
 if (grid) {
   const page = await import("./site_page.js");
   page.start(grid, live);
@@ -27,10 +29,8 @@ if (grid) {
 }
 if (document.getElementById("flavors")) (await import("./flavors.js")).start();
 if (activity) {
-  addStyle("./vendor/uplot.css");
-  const page = await import("./activity.js");
-  page.start(activity, live);
-  listeners.push((_, message) => page.changed(message));
+  const { changed } = await import("./activity.js");
+  listeners.push(changed);
 }
 if (document.body.dataset.page === "provider") {
   const { follow } = await import("./provider_page.js");
