@@ -287,10 +287,32 @@ def lease_of(lease: float | timedelta | datetime, on_expiry: str) -> Json:
     return {"lease": seconds_of(lease), "on_expiry": on_expiry}
 
 
-def renew(seconds_of: Mapping[str, int]) -> Call:
-    """Let the leases of some consumers end a number of seconds from now, by uuid."""
-    body = {"leases": [{"consumer_uuid": uuid, "lease": seconds} for uuid, seconds in seconds_of.items()]}
-    return Call("PUT", "/leases", body, LEASES)
+def renew(seconds_of: Mapping[str, int], known: Mapping[str, int | None]) -> Call:
+    """Let the leases of some consumers end a number of seconds from now, by uuid.
+
+    Args:
+        known: generations. A consumer that was released, and claimed again, is not renewed.
+    """
+    records: list[Json] = [{"consumer_uuid": uuid, "lease": seconds} for uuid, seconds in seconds_of.items()]
+    for record in records:
+        if (generation := known.get(record["consumer_uuid"])) is not None:
+            record["consumer_generation"] = generation
+    return Call("PUT", "/leases", {"leases": records}, LEASES)
+
+
+_SPAN = 1024
+"""What the server adds to the generation of a new consumer with a lease is a random multiple of this, so that it is not
+that of an earlier claim."""
+
+
+def is_same_claim(known: int | None, generation: int | None) -> bool:
+    """Whether a consumer has the claim that it had at the generation *known*, perhaps moved, and no new one."""
+    return known is not None and generation is not None and 0 <= generation - known < _SPAN
+
+
+def is_next(known: int | None, generation: int | None) -> bool:
+    """Whether one write leads from one generation to the other; None: there was no consumer."""
+    return generation is not None and (generation % _SPAN == 1 if known is None else generation == known + 1)
 
 
 def flavors(*, headroom: bool, weights: bool = False) -> Call:

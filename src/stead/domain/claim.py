@@ -5,6 +5,7 @@ Source: "The capacity check", docs/api.md.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
@@ -96,6 +97,32 @@ class HeldLease(NamedTuple):
     is_overdue: bool = False
 
 
+SPAN = 1024
+"""A consumer whose generation rose by less has the same claim; see :func:`first_generation`."""
+
+_SPANS = 1 << 20
+_drawn = random.SystemRandom()  # processes that were forked draw different numbers
+
+
+def first_generation(lease: Lease | Unchanged | None) -> int:
+    """The generation of a new consumer.
+
+    A claim with a lease ends by itself, so another client may claim for the same consumer while the first one still
+    has its generation. So it begins anywhere, and writes with the old generation are refused.
+    """
+    return 1 + SPAN * _drawn.randrange(_SPANS) if isinstance(lease, Lease) else 1
+
+
+def is_first_generation(generation: int, lease: HeldLease | None) -> bool:
+    """Whether a consumer with this lease may have been written only once."""
+    return generation == 1 or (lease is not None and generation % SPAN == 1)
+
+
+def is_same_claim(known: int, generation: int) -> bool:
+    """Whether a consumer has the claim that it had at the generation *known*, perhaps moved, and no new one."""
+    return 0 <= generation - known < SPAN
+
+
 NOBODY = "00000000-0000-0000-0000-000000000000"
 """The project and the user of consumers whose own are unknown."""
 
@@ -105,7 +132,8 @@ class Claim:
     """The complete new allocations of one consumer; empty allocations release everything.
 
     ``allocations`` maps provider uuids to class names to amounts (each at least 1). ``consumer_type`` None leaves the
-    type of an existing consumer alone, and gives a new one none. ``lease`` None: the claim has no end.
+    type of an existing consumer alone, and gives a new one none. ``lease`` None: the claim has no end. A new consumer
+    gets the generation ``first``, or one of :func:`first_generation`.
     """
 
     consumer: str
@@ -115,6 +143,7 @@ class Claim:
     consumer_type: str | None = None
     expected: Expected = UNCHECKED
     lease: Lease | Unchanged | None = UNCHANGED
+    first: int | None = None
 
 
 class Place(NamedTuple):
@@ -227,7 +256,7 @@ def require_enabled(
 class ClaimRequest:
     """The request of one consumer, replacing its allocations; ``expected`` is its generation, None if it is new.
 
-    ``consumer_type`` and ``lease`` are as of a `Claim`.
+    ``consumer_type``, ``lease`` and ``first`` are as of a `Claim`.
     """
 
     consumer: str
@@ -237,15 +266,20 @@ class ClaimRequest:
     consumer_type: str | None
     expected: int | None
     lease: Lease | Unchanged | None = UNCHANGED
+    first: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The result for one consumer: amounts by provider uuid and class name, providers of each group, and its end."""
+    """The result for one consumer: amounts by provider uuid and class name, providers of each group, and its end.
+
+    ``generation`` is that of the consumer afterwards; 0 until the result is written.
+    """
 
     allocations: Mapping[str, Mapping[str, int]]
     mappings: Mapping[str, Sequence[str]]
     lease: HeldLease | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from stead.candidates.explain import explain
 from stead.candidates.gangs import place
 from stead.candidates.placing import NoPlace, summed, taken_by
 from stead.candidates.work import WorkSpent
-from stead.domain.claim import Claim, Granted, Outcome, Place, PlaceUsage, require_room
+from stead.domain.claim import Claim, Granted, Outcome, Place, PlaceUsage, is_first_generation, require_room
 from stead.domain.errors import (
     AllocationRefused,
     ConcurrentUpdate,
@@ -138,7 +138,8 @@ class Claiming:
                 if not isinstance(attempt.placed, NoPlace):
                     writes += 1
                     leases = self._write_all(claim_requests, attempt)
-                    return Outcome(_with_leases(claim_requests, attempt.granted, leases), writes)
+                    generations = [_next_generation(claim_request) for claim_request in claim_requests]
+                    return Outcome(_completed(claim_requests, attempt.granted, leases, generations), writes)
                 # After a lost race, the search may have ended at the deadline, and then it proves nothing.
                 was_searched_whole = writes == 0 or time.monotonic() <= until
                 if was_searched_whole and self._is_as_known(claim_requests, attempt.allocations, attempt.clock):
@@ -284,7 +285,8 @@ class Claiming:
             return None
         leases = {uuid: stored.lease for uuid, stored in allocations_of.items() if stored.lease is not None}
         granted = [_granted(snapshot, candidate) for candidate in candidates if candidate]
-        return _with_leases(claim_requests, granted, leases)
+        generations = [allocations_of[claim_request.consumer].generation for claim_request in claim_requests]
+        return _completed(claim_requests, granted, leases, generations)
 
     def _candidate_of(
         self, snapshot: Snapshot, claim_request: ClaimRequest, stored: HeldAllocations
@@ -316,7 +318,12 @@ def _is_next(claim_request: ClaimRequest, stored: HeldAllocations | None) -> boo
     """Whether a consumer has the generation and the owner that the request, granted once, would have left."""
     return (
         stored is not None
-        and stored.generation == (claim_request.expected or 0) + 1
+        and stored.generation is not None
+        and (
+            is_first_generation(stored.generation, stored.lease)
+            if claim_request.expected is None
+            else stored.generation == claim_request.expected + 1
+        )
         and (stored.project, stored.user) == (claim_request.project, claim_request.user)
         and claim_request.consumer_type in (None, stored.consumer_type)
     )
@@ -331,16 +338,25 @@ def _claim(claim_request: ClaimRequest, granted: Granted) -> Claim:
         claim_request.consumer_type,
         claim_request.expected,
         claim_request.lease,
+        claim_request.first,
     )
 
 
-def _with_leases(
-    claim_requests: Sequence[ClaimRequest], granted: Sequence[Granted], leases: Mapping[str, HeldLease]
+def _next_generation(claim_request: ClaimRequest) -> int:
+    """The generation of the consumer after its request was granted."""
+    return claim_request.first if claim_request.expected is None else claim_request.expected + 1
+
+
+def _completed(
+    claim_requests: Sequence[ClaimRequest],
+    granted: Sequence[Granted],
+    leases: Mapping[str, HeldLease],
+    generations: Sequence[int | None],
 ) -> list[Granted]:
-    """*granted* with the leases of the consumers, if they have any."""
+    """*granted* with the generations of the consumers, and with their leases, if they have any."""
     return [
-        replace(grant, lease=leases.get(claim_request.consumer))
-        for claim_request, grant in zip(claim_requests, granted, strict=True)
+        replace(grant, lease=leases.get(claim_request.consumer), generation=generation or 0)
+        for claim_request, grant, generation in zip(claim_requests, granted, generations, strict=True)
     ]
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import UNCHECKED, Lease, OnExpiry, Place, PlaceUsage, require_enabled, require_room
+from stead.domain.claim import (
+    UNCHECKED,
+    Lease,
+    OnExpiry,
+    Place,
+    PlaceUsage,
+    first_generation,
+    require_enabled,
+    require_room,
+)
 from stead.domain.errors import AllocationRefused, AllocationsNotFound, ConsumerConflict, UnknownProvider
 from stead.store import inventories, names, providers, resource_classes, usages
 from stead.store.extensions import leases, service_states
@@ -655,7 +664,7 @@ def write(
             "consumer_type_id": type_id,
         }
         if row is None and claim.allocations:
-            new.append({**owned, "generation": 1, "created_at": tx.now})
+            new.append({**owned, "generation": claim.first or first_generation(claim.lease), "created_at": tx.now})
         elif row is not None and claim.allocations:
             generations[row.id] = row.generation
             if (row.project, row.user, row.type) != (owned["project_id"], owned["user_id"], type_id):

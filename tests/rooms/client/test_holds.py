@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import nullcontext as does_not_raise
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -83,6 +83,62 @@ def test_a_claim_that_an_operator_moved_is_still_held_and_is_released(site, host
         site.find("train").move(Request(Group(VCPU=2)))
         claim.check()
     assert site.find("train") is None
+
+
+def leaves(site, claim):
+    with claim:
+        pass
+
+
+REFUSED = pytest.raises(stead.Stale, match="was changed by another client")
+
+
+@pytest.mark.parametrize(
+    ("use", "is_refused"),
+    [
+        (lambda site, claim: claim.release(), REFUSED),
+        (lambda site, claim: claim.move(JOB), REFUSED),
+        (leaves, REFUSED),
+        (lambda site, claim: site.claim(JOB, claim, lease=7200), REFUSED),
+        (lambda site, claim: site.renew([getattr(claim, "subject", claim)], 7200), does_not_raise()),
+    ],
+    ids=["release", "move", "block", "claim", "renew"],
+)
+def test_an_old_claim_changes_no_new_one_of_its_consumer(site, host, use, is_refused):
+    """The first one ended, or was released, and another process claims under the same name."""
+    old = site.claim(JOB, "train", lease=3600)
+    site.release("train")
+    new = site.claim(JOB, "train", lease=3600)
+    with is_refused:
+        use(site, old)
+    now = site.find("train")
+    assert (now.allocations, now.expires_at, now.generation) == (new.allocations, new.expires_at, new.generation)
+
+
+def replaced_in_the_block(site, waits):
+    with site.hold(JOB, "train", lease=1 if waits else 3600) as claim:
+        site.release("train")
+        site.claim(JOB, "train", lease=7200)
+        if waits:
+            wait_until(claim.lost.is_set)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at the end", "at a renewal"])
+def test_a_hold_whose_consumer_has_another_claim_is_lost_and_leaves_that_alone(site, host, waits):
+    with pytest.raises(stead.LeaseLost):
+        replaced_in_the_block(site, waits)
+    assert site.find("train").allocations
+    assert (site.find("train").expires_at - datetime.now(UTC)).total_seconds() > 3600, "nobody renewed it for less"
+
+
+def test_a_repeated_claim_gets_the_generation_of_the_first_one(site, host):
+    first = site.claim(JOB, "train", lease=3600)
+    again = site.claim(JOB, "train", lease=3600)
+    assert (again.tries, again.generation) == (0, first.generation)
+    again.release()
+    candidate = site.candidates(JOB)[0]
+    chosen = site.allocate(candidate, "train", lease=3600)
+    assert site.allocate(candidate, "train", lease=3600).generation == chosen.generation
 
 
 def test_a_claim_released_in_the_block_is_no_loss(site, host):
@@ -223,7 +279,7 @@ class TestKeeper:
         return keeper
 
     def held(self, keeper, clock, count, seconds=30):
-        renewals = [renewing.Renewal(f"consumer-{number}", seconds, clock[0]) for number in range(count)]
+        renewals = [renewing.Renewal(f"consumer-{number}", 1, seconds, clock[0]) for number in range(count)]
         for renewal in renewals:
             keeper.add(renewal)
         return renewals
@@ -264,6 +320,14 @@ class TestKeeper:
         server.send = lambda *arguments: (clock.__setitem__(0, clock[0] + 3), answer(*arguments))[1]
         keeper._step()
         assert renewal.end == sent + 30
+
+    def test_two_claims_of_one_consumer_are_renewed_one_by_one(self, keeper, clock, server):
+        """One of them is lost, and this process cannot know which."""
+        for generation in (1, 5000):
+            keeper.add(renewing.Renewal("consumer", generation, 30, clock[0]))
+        clock[0] += 15
+        keeper._step()
+        assert server.batches == [["consumer"], ["consumer"]]
 
     def test_an_error_of_the_source_of_tokens_is_one_that_may_pass(self, clock, server, monkeypatch):
         def token():

@@ -84,6 +84,13 @@ def lease_of(books: Books, consumer: str) -> HeldLease | None:
     return stored.lease if stored else None
 
 
+def generation_of(books: Books, consumer: str) -> int:
+    stored = books.service.read(consumer_listing.of_consumer, consumer)
+    assert stored is not None
+    assert stored.generation is not None
+    return stored.generation
+
+
 def released_elsewhere(books: Books, consumer: str) -> None:
     books.release_elsewhere(consumer)
     books.execute("DELETE FROM stead_usage")  # such a release leaves sums that are too high
@@ -216,6 +223,41 @@ class TestRenewals:
         assert books.service.write(leases.renew, {consumer: 5}) == ([], [])
         clock.worker.step()
         assert books.held(consumer)
+
+    def test_of_an_earlier_claim_change_no_later_one(self, books: Books, clock: DatabaseClock) -> None:
+        """Neither in its first nor in a later version."""
+        host = books.provider(VCPU=4)
+        consumer = leased(books, host, Lease(5))
+        old = generation_of(books, consumer)
+        leased(books, host, UNCHANGED, consumer, amount=2)
+        assert generation_of(books, consumer) == old + 1
+        assert books.service.write(leases.renew, {consumer: 7}, {consumer: old}) == ([], []), "it was moved"
+        for amounts in ((1,), (1, 2, 1)):
+            books.release(consumer)
+            for amount in amounts:
+                leased(books, host, Lease(5), consumer, amount)
+            assert books.service.write(leases.renew, {consumer: 90}, {consumer: old}) == ([consumer], [])
+            assert lease_of(books, consumer) == HeldLease(START + 5, OnExpiry.RELEASE)
+
+    def test_know_a_consumer_that_is_released_and_claimed_meanwhile_as_gone(
+        self, books: Books, clock: DatabaseClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the two statements of a renewal: it has a lease, and is not one without."""
+        if not books.store.dialect.locks_rows:
+            pytest.skip("a writer locks the whole database")
+        host = books.provider(VCPU=4)
+        consumer = leased(books, host, Lease(5))
+        old, lock = generation_of(books, consumer), leases.lock
+
+        def after_another_client(tx: Any, ids: Any) -> set[int]:
+            monkeypatch.setattr(leases, "lock", lock)
+            books.release(consumer)
+            leased(books, host, Lease(5), consumer)
+            return lock(tx, ids)
+
+        monkeypatch.setattr(leases, "lock", after_another_client)
+        assert books.service.write(leases.renew, {consumer: 90}, {consumer: old}) == ([consumer], [])
+        assert lease_of(books, consumer) == HeldLease(START + 5, OnExpiry.RELEASE)
 
     def test_have_their_own_lengths(self, books: Books, clock: DatabaseClock) -> None:
         host = books.provider(VCPU=4)

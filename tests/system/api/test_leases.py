@@ -62,6 +62,12 @@ def end_of(api: Api, consumer: str) -> dict[str, Any]:
     return {name: shown[name] for name in ("expires_at", "on_expiry")}
 
 
+def generation_of(api: Api, consumer: str) -> int:
+    generation = api.get(f"/allocations/{consumer}").expect(200).consumer_generation
+    assert isinstance(generation, int)
+    return generation
+
+
 class TestWrites:
     @WRITES
     def test_give_an_end_in_seconds(self, own: Api, host: Provider, write: Write) -> None:
@@ -86,9 +92,9 @@ class TestWrites:
     def test_without_an_end_keep_what_there_is(self, own: Api, host: Provider, write: Write) -> None:
         consumer, _ = write(own, host, lease=HOUR, on_expiry="mark")
         shown = end_of(own, consumer)
-        write(own, host, consumer, generation=1)[1].expect(200, 204)
+        write(own, host, consumer, generation=generation_of(own, consumer))[1].expect(200, 204)
         assert end_of(own, consumer) == shown
-        write(own.at(BEFORE), host, consumer, generation=2)[1].expect(200, 204)
+        write(own.at(BEFORE), host, consumer, generation=generation_of(own, consumer))[1].expect(200, 204)
         assert end_of(own, consumer) == shown
         forever, _ = write(own, host)
         assert end_of(own, forever) == NEVER
@@ -97,7 +103,7 @@ class TestWrites:
     @pytest.mark.parametrize("field", ["lease", "expires_at"])
     def test_with_null_have_no_end(self, own: Api, host: Provider, write: Write, field: str) -> None:
         consumer, _ = write(own, host, lease=HOUR)
-        write(own, host, consumer, generation=1, **{field: None})[1].expect(200, 204)
+        write(own, host, consumer, generation=generation_of(own, consumer), **{field: None})[1].expect(200, 204)
         assert end_of(own, consumer) == NEVER
 
     @WRITES
@@ -212,7 +218,23 @@ class TestRenewals:
         assert answer.json == {"gone": [unknown], "without_lease": [forever]}
         end = from_text(end_of(own, consumer)["expires_at"])
         assert before + 2 * HOUR <= end <= time.time() + 2 * HOUR
-        assert own.get(f"/allocations/{consumer}").consumer_generation == 1
+
+    @WRITES
+    def test_and_writes_of_an_earlier_claim_change_no_later_one(self, own: Api, host: Provider, write: Write) -> None:
+        consumer, _ = write(own, host, lease=60)
+        old = generation_of(own, consumer)
+        own.delete(f"/allocations/{consumer}").expect(204)
+        write(own, host, consumer, lease=60)[1].expect(200, 204)
+        shown = end_of(own, consumer)
+        known = {"consumer_generation": old}
+        asked = [{"consumer_uuid": consumer, "lease": HOUR, **known}]
+        assert own.put("/leases", {"leases": asked}).expect(200).json == {"gone": [consumer], "without_lease": []}
+        own.put(f"/allocations/{consumer}", {**holding(), **known}).expect(409)
+        put(own, host, consumer, generation=old)[1].expect(409)
+        claim(own, host, consumer, generation=old)[1].expect(409)
+        assert end_of(own, consumer) == shown
+        asked[0]["consumer_generation"] = generation_of(own, consumer)
+        assert own.put("/leases", {"leases": asked}).expect(200).gone == []
 
     @pytest.mark.parametrize(
         ("body", "words"),

@@ -13,6 +13,7 @@ from contextlib import suppress
 import pytest
 
 import stead
+from stead.cli.run import LOST
 from tests.servers.placements import stead_itself
 from tests.waiting import wait_until
 
@@ -53,7 +54,8 @@ def test_never_two_runs_on_one_card_and_all_cards_are_free_again(tmp_path):
             for process in processes:
                 out, err = process.communicate()
                 assert out == b"", f"round {number} of seed {seed}: {out!r}"
-                assert process in killed or process.returncode == 0, f"round {number} of seed {seed}: {err!r}"
+                # On a busy machine, a renewal may come too late. Then the lease is lost, as it must be.
+                assert process in killed or process.returncode in (0, LOST), f"round {number} of seed {seed}: {err!r}"
             # A lease ends up to 2 s late, and a worker looks once a second.
             wait_until(lambda: not list(site.claims(type="RUN")), seconds=LEASE_SECONDS + 15)
             assert not any(any((each.usages or {}).values()) for each in site.tree("box"))

@@ -335,12 +335,13 @@ RENEWALS = Versioned(
                         "type": "array",
                         "minItems": 1,
                         "items": strict_object(
-                            {"consumer_uuid": UUID, "lease": {"type": "integer", "minimum": 1, "maximum": MAX_INT}}
+                            {"consumer_uuid": UUID, "lease": {"type": "integer", "minimum": 1, "maximum": MAX_INT}},
+                            {"consumer_generation": {"type": "integer", "minimum": 0, "maximum": MAX_INT}},
                         ),
                     }
                 }
             ),
-            lambda body: [(str(normalised_uuid(each["consumer_uuid"])), int(each["lease"])) for each in body["leases"]],
+            lambda body: [{**each, "consumer_uuid": normalised_uuid(each["consumer_uuid"])} for each in body["leases"]],
             placed=True,
         )
     }
@@ -364,14 +365,18 @@ class Leases:
         if len(renewals) > MOST_RENEWALS:
             raise Refused(413, f"The request has {len(renewals)} renewals; at most {MOST_RENEWALS} are accepted.")
         seconds_of: dict[str, int] = {}
-        for number, (uuid, seconds) in enumerate(renewals):
+        known: dict[str, int] = {}
+        for number, renewal in enumerate(renewals):
+            uuid, seconds = str(renewal["consumer_uuid"]), int(renewal["lease"])
             if uuid in seconds_of:
                 raise MalformedBody(f"JSON does not validate: leases[{number}] is of a consumer that occurs before")
             if self._longest and seconds > self._longest:
                 most = f"at most {self._longest} s are accepted ([stead] max_lease)"
                 raise Refused(400, f"leases[{number}].lease is {seconds}; {most}.")
             seconds_of[uuid] = seconds
-        renewed = self._service.write(leases.renew, seconds_of)
+            if "consumer_generation" in renewal:
+                known[uuid] = int(renewal["consumer_generation"])
+        renewed = self._service.write(leases.renew, seconds_of, known)
         answer(req, resp, renewed._asdict(), modified=None)
 
 

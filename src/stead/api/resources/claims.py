@@ -17,7 +17,7 @@ from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE, shown_end
 from stead.api.versions import S, V, Versioned
-from stead.domain.claim import ClaimRequest
+from stead.domain.claim import ClaimRequest, first_generation
 from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class Claims:
             raise InvalidQuery(f"claims[{number}]: {error}", error.code) from error
         require_groups(self._limits, request.groups)
         generation = record["consumer_generation"]
+        lease = build_lease(record, self._limits.lease, f"claims[{number}]")
         return ClaimRequest(
             record["consumer_uuid"],
             request,
@@ -149,7 +150,8 @@ class Claims:
             record["user_id"],
             None if record["consumer_type"] == NO_TYPE else record["consumer_type"],
             None if generation is None else int(generation),
-            build_lease(record, self._limits.lease, f"claims[{number}]"),
+            lease,
+            first_generation(lease),
         )
 
 
@@ -157,7 +159,7 @@ def show_granted(claim_request: ClaimRequest, granted: Granted) -> dict[str, Any
     """The new allocations of one consumer."""
     return {
         "consumer_uuid": claim_request.consumer,
-        "consumer_generation": (claim_request.expected or 0) + 1,
+        "consumer_generation": granted.generation,
         "allocations": {uuid: {"resources": amounts} for uuid, amounts in granted.allocations.items()},
         "mappings": granted.mappings,
     }

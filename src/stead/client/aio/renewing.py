@@ -50,17 +50,19 @@ class Renewal:
     """The lease of one consumer, while it is renewed.
 
     Attributes:
+        generation: of its claim, which another claim of this consumer does not have.
         lost: is set when it ended, or may have ended.
         reason: why it was lost, or why the last attempt to renew it failed.
         end: until when it lasts at least, by :func:`elapsed`.
         due: when it is renewed next, likewise.
     """
 
-    __slots__ = ("consumer", "due", "end", "lost", "reason", "seconds")
+    __slots__ = ("consumer", "due", "end", "generation", "lost", "reason", "seconds")
 
-    def __init__(self, consumer: str, seconds: int, since: float) -> None:
+    def __init__(self, consumer: str, generation: int | None, seconds: int, since: float) -> None:
         """One of *seconds*, which began *since* or later."""
         self.consumer = consumer
+        self.generation = generation
         self.seconds = seconds
         self.lost = Event()
         self.reason = ""
@@ -118,7 +120,7 @@ class Keeper:
             renewals = list(self._renewals)
             self._renewals.clear()
         for renewal in renewals:
-            _lose(renewal, "the site was closed")
+            lose(renewal, "the site was closed")
         await self._background.stop()
 
     async def _step(self) -> float | None:
@@ -129,7 +131,7 @@ class Keeper:
         for renewal in renewals:
             if renewal.end <= now:
                 why = f": {renewal.reason}" if renewal.reason else ""
-                _lose(renewal, f"it could not be renewed for {renewal.seconds} s{why}")
+                lose(renewal, f"it could not be renewed for {renewal.seconds} s{why}")
         if any(renewal.due <= now for renewal in renewals):
             near = [each for each in renewals if not each.lost.is_set() and each.due - EARLY * each.seconds <= now]
             for start in range(0, len(near), MOST):
@@ -169,18 +171,28 @@ class Keeper:
         """Renew some leases. What is gone is lost; what has no end any more cannot end."""
         sent = elapsed()
         seconds_of: dict[str, int] = {}
+        known: dict[str, int | None] = {}
+        others = []
         for renewal in renewals:  # a consumer may be held twice
-            seconds_of[renewal.consumer] = max(renewal.seconds, seconds_of.get(renewal.consumer, 0))
-        gone = set((await self._calling.send(calls.renew(seconds_of), timeout)).json()["gone"])
+            if known.setdefault(renewal.consumer, renewal.generation) == renewal.generation:
+                seconds_of[renewal.consumer] = max(renewal.seconds, seconds_of.get(renewal.consumer, 0))
+            else:
+                others.append(renewal)
+        gone = set((await self._calling.send(calls.renew(seconds_of, known), timeout)).json()["gone"])
+        if others:
+            await self._send(others, timeout)
         for renewal in renewals:
+            if renewal in others:
+                continue
             if renewal.consumer in gone:
-                _lose(renewal, "its allocations were released: it ended, or another client released them")
+                lose(renewal, "its allocations were released: it ended, or another client released them")
             else:
                 renewal.reason = ""
                 renewal.renewed(sent)
 
 
-def _lose(renewal: Renewal, reason: str) -> None:
+def lose(renewal: Renewal, reason: str) -> None:
+    """Set ``lost``, with the reason."""
     if not renewal.lost.is_set():
         renewal.reason = reason
         renewal.lost.set()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from stead.client import BY_NAME, calls
-from stead.client.aio.renewing import MOST, Keeper, Renewal
+from stead.client.aio.renewing import MOST, Keeper, Renewal, lose
 from stead.client.aio.running import in_parallel, sleep
 from stead.client.aio.transport import MOST_NAMES, Calling, Connection, Tokens
 from stead.client.consumers import DEFAULT_TYPE, UNKNOWN_TYPE, names_of_gang, uuid_of
@@ -250,7 +250,7 @@ class Capacity(Connection):
             # An earlier attempt may have been done although its response was lost.
             claim = await self._claim_of(consumer, record)
             # This write alone raises the generation by one. With another number, another client wrote, too.
-            if claim.allocations == _amounts(record) and claim.generation == (record["consumer_generation"] or 0) + 1:
+            if claim.allocations == _amounts(record) and calls.is_next(record["consumer_generation"], claim.generation):
                 return claim
             raise
         return await self._claim_of(consumer, record)
@@ -452,16 +452,19 @@ class Site(Capacity):
     ) -> tuple[list[str], list[str]]:
         """Let the leases of some consumers end after this time from now, in one transaction for each 10,000.
 
-        A lease that has ended is renewed if its claim still exists. :meth:`hold` does this by itself.
+        A lease that has ended is renewed if its claim still exists. :meth:`hold` does this by itself. For a
+        :class:`Claim`, a later claim of the same consumer is not renewed: the one that is given is gone.
 
         Returns: the uuids of the consumers that do not exist any more, and those of the consumers without an end.
         """
         seconds, gone, without_lease = seconds_of(lease), [], []
-        named = (each.consumer if isinstance(each, Claim) else uuid_of(each) for each in consumers)
-        uuids = list(dict.fromkeys(named))
+        known: dict[str, int | None] = {}
+        for each in consumers:
+            known.update({each.consumer: each.generation} if isinstance(each, Claim) else {uuid_of(each): None})
+        uuids = list(known)
         for start in range(0, len(uuids), MOST):
             portion = dict.fromkeys(uuids[start : start + MOST], seconds)
-            body = (await self._calling.send(calls.renew(portion))).json()
+            body = (await self._calling.send(calls.renew(portion, known))).json()
             gone += body["gone"]
             without_lease += body["without_lease"]
         return gone, without_lease
@@ -1041,9 +1044,13 @@ class Claim(Consumer):
         try:
             await Claim.release(self, timeout=timeout)
         except Stale as error:
-            # A move raises the generation. A claim that another client made under this name begins with 1.
+            # A move raises the generation. A claim that another client made under this name begins elsewhere.
             current = error.holding
-            if not isinstance(current, Claim) or (current.generation or 0) <= (self.generation or 0):
+            if (
+                not isinstance(current, Claim)
+                or current.generation == self.generation
+                or not calls.is_same_claim(self.generation, current.generation)
+            ):
                 raise
             await Claim._leave(current, timeout)
             self.generation, self.allocations, self.mappings = None, {}, {}
@@ -1163,6 +1170,11 @@ class Held(Claim):
             self._keeper.add(self._renewal)
             raise
 
+    async def move(self, request: RequestLike, *, timeout: float | None = None) -> None:
+        """Claim the best candidate of *request* instead of what is held, as :meth:`Claim.move` does."""
+        await super().move(request, timeout=timeout)
+        self._renewal.generation = self.generation
+
     async def leave(self, *, is_failing: bool, may_end: bool) -> None:
         """End the block: renew no more, and release.
 
@@ -1179,6 +1191,10 @@ class Held(Claim):
             return  # what has its name now may be the claim of another process
         try:
             await self._leave(min(self._connected.timeout, self._renewal.remaining))
+        except Stale as error:
+            lose(self._renewal, str(error))
+            if not is_failing:
+                self.check()
         except Unavailable as error:
             if not may_end:
                 raise
@@ -1214,7 +1230,7 @@ class Hold:
         while True:
             since = elapsed()
             claim: Claim = await self._claiming()
-            renewal = Renewal(claim.consumer, self._seconds, since)
+            renewal = Renewal(claim.consumer, claim.generation, self._seconds, since)
             # If an earlier attempt or process has claimed it, or after a wait, its lease began at an unknown time.
             if claim.tries and elapsed() < renewal.due:
                 break

@@ -11,11 +11,12 @@ from __future__ import annotations
 from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from stead.domain.claim import HeldLease, OnExpiry
+from stead.domain.claim import HeldLease, OnExpiry, is_same_claim
 from stead.store.sql.statements import LISTED, Insert, Query, in_portions
 from stead.store.tables import consumers, stead_counter, stead_lease
 
@@ -106,6 +107,21 @@ def forget(tx: Transaction, consumer_ids: Collection[int]) -> None:
         tx.connection.execute(sa.delete(stead_lease).where(_columns.consumer_id.in_(portion)))
 
 
+def _same_claims(tx: Transaction, uuids: Collection[str], known: Mapping[str, int]) -> dict[int, str]:
+    """The consumers that exist in this spelling, with the claims that the client knows: uuids by id."""
+    return {
+        id_: uuid
+        for id_, uuid, generation in _KNOWN.rows(tx.connection, sorted(uuids))
+        if uuid in uuids and (uuid not in known or is_same_claim(known[uuid], generation))
+    }
+
+
+_KNOWN = Query(
+    sa.select(consumers.c.id, consumers.c.uuid, consumers.c.generation).where(consumers.c.uuid.in_([LISTED]))
+)
+NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
+
+
 class Renewed(NamedTuple):
     """The consumers whose leases could not be renewed: those that do not exist, and those that have none."""
 
@@ -113,14 +129,19 @@ class Renewed(NamedTuple):
     without_lease: list[str]
 
 
-def renew(tx: Transaction, seconds_of: Mapping[str, int]) -> Renewed:
+def renew(tx: Transaction, seconds_of: Mapping[str, int], known: Mapping[str, int] = NOTHING_KNOWN) -> Renewed:
     """Let leases end a number of seconds from now, by consumer uuid. One that has ended is renewed if it still exists.
 
     It locks no consumer and no provider, and GET ``/changes`` does not list it.
+
+    Args:
+        known: the generations that the client knows. A consumer that has another claim now counts as gone.
     """
-    ids = dict(_IDS.rows(tx.connection, sorted(seconds_of)))
-    present = {id_: uuid for id_, uuid in ids.items() if uuid in seconds_of}  # in this spelling
+    present = _same_claims(tx, seconds_of, known)
     leased = lock(tx, present)
+    if leased != present.keys():  # some have no lease; or were released before the lock, and perhaps claimed again
+        now_present = _same_claims(tx, seconds_of, known)
+        present = {id_: uuid for id_, uuid in present.items() if id_ in leased or id_ in now_present}
     now = read_clock(tx.connection, tx.dialect).latest
     by_seconds = sorted((seconds_of[present[id_]], id_) for id_ in leased)
     for seconds, pairs in groupby(by_seconds, itemgetter(0)):
