@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +67,8 @@ def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, 
 @pytest.mark.parametrize("path", ["/ui/", "/ui/activity", "/ui/ask?resources=VCPU:1&limit=2", "/ui/consumers?user=x"])
 def test_every_control_is_reached_by_keyboard_alone(window: Window, path: str) -> None:
     page = window.open(path, is_live=path in ("/ui/", "/ui/activity"))
+    if path.startswith("/ui/ask"):
+        page.get_by_role("textbox", name="Query").wait_for()  # the builder takes the place of the plain fields
     number = page.evaluate(
         """(controls) => {
           const all = [...document.querySelectorAll(controls)].filter((each) => each.checkVisibility());
@@ -101,8 +104,10 @@ def test_a_request_is_asked_by_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Tab")
     wait_for(page, "document.activeElement.name === 'flavor'")
     page.keyboard.press("Tab")
-    wait_for(page, "document.activeElement.name === 'resources'")
+    wait_for(page, "document.activeElement.getAttribute('aria-label') === 'Add amounts'")
     page.keyboard.type("VCPU:65")
+    page.keyboard.press("Enter")
+    page.get_by_label("Amount of vCPUs").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="No candidates").wait_for()
     page.get_by_role("heading", name="Why the request has 0 candidates").wait_for()
@@ -130,6 +135,77 @@ def test_a_flavor_is_asked_by_keyboard_alone(window: Window) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Room for this request").wait_for()
     assert "flavor=m1.large" in page.url
+
+
+def test_a_request_is_built_of_rows_chips_and_groups_or_written_as_a_query(window: Window) -> None:
+    page = window.open("/ui/ask", is_live=False)
+    query = page.get_by_role("textbox", name="Query")
+    page.get_by_label("Add amounts", exact=True).fill("8 vCPUs, 16 GiB memory")
+    page.get_by_label("Add amounts", exact=True).press("Enter")
+    assert query.input_value() == "resources=VCPU:8,MEMORY_MB:16384"
+    page.get_by_label("More vCPUs").click()
+    page.get_by_label("Unit of Memory").select_option("MiB")
+    assert query.input_value() == "resources=VCPU:9,MEMORY_MB:16"
+    page.get_by_label("Remove Memory").click()
+    trait = page.get_by_label("Add a trait", exact=True)
+    trait.focus()
+    page.locator("#all-traits option", has_text="CUSTOM_SSD").wait_for(state="attached")
+    trait.fill("!custom_ssd")
+    trait.press("Enter")
+    assert query.input_value() == "resources=VCPU:9&required=!CUSTOM_SSD"
+    page.get_by_role("button", name="without CUSTOM_SSD").first.click()
+    for number in (1, 2):
+        page.get_by_role("button", name="Add a group").click()
+        page.get_by_label(f"Add amounts to group _{number}").fill("PGPU")
+        page.get_by_label(f"Add amounts to group _{number}").press("Enter")
+    page.get_by_label("near").first.check()
+    page.get_by_label("near").last.check()
+    groups = "resources_1=PGPU:1&resources_2=PGPU:1&group_policy=none&same_subtree=_1,_2"
+    assert query.input_value() == f"resources=VCPU:9&required=CUSTOM_SSD&{groups}"
+    # The other way: the text is the state, and what the builder has no control for stays in it.
+    query.fill("resources=DISK_GB:2048&required=in:A,B&limit=3&root_required=COMPUTE_NODE")
+    assert page.get_by_label("Amount of Disk").input_value() == "2"
+    assert page.get_by_label("Unit of Disk").input_value() == "TiB"
+    page.get_by_label("More Disk").click()
+    assert query.input_value() == "resources=DISK_GB:3072&required=in:A,B&limit=3&root_required=COMPUTE_NODE"
+    query.fill("resources=VCPU:2")
+    query.press("Enter")
+    page.get_by_role("heading", name="Room for this request").wait_for()
+    assert page.url.endswith("/ui/ask?resources=VCPU:2")
+
+
+def test_the_form_works_without_scripts(chromium: Browser, serving: Serving) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = Window(context, serving.url).open("/ui/ask?resources=VCPU:65", is_live=False)
+    assert page.locator(".sentence").inner_text().startswith("No enabled provider has 65 VCPU free")
+    page.get_by_label("Amounts").first.fill("VCPU:64")
+    page.get_by_role("button", name="Find candidates").click()
+    page.get_by_role("heading", name="Room for this request").wait_for()
+    context.close()
+
+
+@pytest.mark.parametrize("locale", ["de-DE", "tr-TR"])
+def test_numbers_mean_the_same_in_every_locale(chromium: Browser, serving: Serving, locale: str) -> None:
+    context = chromium.new_context(locale=locale)
+    window = Window(context, serving.url)
+    page = window.open("/ui/ask?resources=VCPU:1", is_live=False)
+    amount, query = page.get_by_label("Amount of vCPUs"), page.get_by_role("textbox", name="Query")
+    for text in ("1.000", "1,5", "1e3", "-4", "0", ""):
+        amount.fill(text)
+        amount.press("Tab")
+        assert query.input_value() == "resources=VCPU:1"
+        assert not amount.evaluate("(field) => field.checkValidity()")
+    amount.fill("1\u202f000")  # as the pages write it
+    amount.press("Tab")
+    assert query.input_value() == "resources=VCPU:1000"
+    page.get_by_label("Add amounts", exact=True).fill("16 gib disk")
+    page.get_by_label("Add amounts", exact=True).press("Enter")
+    assert query.input_value() == "resources=VCPU:1000,DISK_GB:16"
+    for path in ("/ui/", "/ui/consumers"):  # what the scripts write is what the server wrote
+        text = window.open(path, is_live=path == "/ui/").locator("main").inner_text()
+        assert not re.search(r"\d[.,]\d{3}\b", text), text
+    assert window.faults == []
+    context.close()
 
 
 def test_the_table_of_trees_follows_the_site(window: Window, serving: Serving) -> None:

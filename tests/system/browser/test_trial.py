@@ -73,14 +73,11 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
 
     page.get_by_role("link", name="Ask", exact=True).first.click()
     for number, amounts in enumerate(("PCPU:2", "PGPU:1", "SRIOV_NET_VF:1"), 1):  # the first is that of the NUMA node
-        page.get_by_text("Add group").click()
-        page.locator(f"[name=resources_{number}]").fill(amounts)
-        if number < 3:
-            page.get_by_role("button", name="Find candidates").click()
-            page.get_by_text(f"Add group _{number + 1}").wait_for()
-    page.get_by_text("Conditions of the whole request").click()
-    page.locator("[name=same_subtree]").fill("_1,_2,_3")
-    page.locator("[name=group_policy]").select_option("none")
+        page.get_by_role("button", name="Add a group").click()
+        page.get_by_label(f"Add amounts to group _{number}").fill(amounts)
+        page.get_by_label(f"Add amounts to group _{number}").press("Enter")
+    for near in page.get_by_label("near").all():
+        near.check()
     page.get_by_role("button", name="Find candidates").click()
     page.get_by_text("Room for this request").wait_for()
     step(page, "3-candidates")
@@ -116,7 +113,8 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
     wait_for(site, f"{used} === '0'")
 
     page.get_by_role("link", name="Ask", exact=True).first.click()
-    page.locator("[name=resources]").fill("PGPU:9")
+    page.get_by_label("Add amounts", exact=True).fill("PGPU:9")
+    page.get_by_label("Add amounts", exact=True).press("Enter")
     page.get_by_role("button", name="Find candidates").click()
     page.get_by_role("heading", name="Why the request has 0 candidates").wait_for()
     step(page, "8-why")

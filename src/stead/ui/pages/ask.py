@@ -20,6 +20,7 @@ from stead.api.resources.allocations import query_of
 from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD
 from stead.auth.authentication import Credentials
 from stead.candidates.explain import EACH, Constraint
+from stead.class_order import class_words, in_class_order
 from stead.client import candidate as words
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
@@ -89,6 +90,9 @@ class Ask:
             query=urlencode(given),
             spelled=urlencode(given, safe=READABLE),
             elsewhere=elsewhere(f"{req.prefix}{req.root_path}", urlencode(given, safe=READABLE)) if given else None,
+            classes=classes_of(self._service.snapshot()),
+            group_keys=list(GROUP_KEYS),
+            request_keys={key: _LABELS[key] for key in REQUEST_KEYS},
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
@@ -256,6 +260,12 @@ def _group(given: Given, suffix: str) -> Group:
 def request_fields(given: Given) -> list[Field]:
     """The fields of the whole request."""
     return [field for key in REQUEST_KEYS for field in _fields(given, key, _LABELS[key])]
+
+
+def classes_of(snapshot: Snapshot) -> list[dict[str, str]]:
+    """The classes that have inventory, with their usual names, for the builder."""
+    names = dict.fromkeys(snapshot.class_names.by_id[class_id].name for class_id in snapshot.inventory)
+    return [{"name": name, "words": class_words(name)} for name in in_class_order(names)]
 
 
 def _fields(given: Given, name: str, label: str) -> Iterator[Field]:

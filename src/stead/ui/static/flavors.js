@@ -1,4 +1,5 @@
 /** The flavors of the Site page: reads them again, and draws the course of each since the page was opened. */
+import { number } from "./amounts.js";
 import { html } from "./html.js";
 import { reread } from "./reread.js";
 import { render } from "./vendor/preact.js";
@@ -53,6 +54,6 @@ function Course({ course }) {
   const samples = course.length > 1 ? course : [first, { ...first, time: first.time + 1 }];
   const points = [...samples.map(({ time, most }) => at(time, most)), ...samples.map(({ time, least }) => at(time, least)).reverse()];
   const change = last.least - first.least;
-  const words = change ? `${change > 0 ? "+" : "−"}${Math.abs(change).toLocaleString("en")}` : "±0";
+  const words = change ? `${change > 0 ? "+" : "−"}${number(Math.abs(change))}` : "±0";
   return html`<svg class="spark" viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><polygon points=${points.join(" ")} /></svg> ${words}`;
 }

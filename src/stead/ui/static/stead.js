@@ -27,6 +27,8 @@ if (grid) {
   page.start(grid, live);
   listeners.push(page.changed);
 }
+const builder = document.querySelector("form:has(> #builder)");
+if (builder instanceof HTMLFormElement) (await import("./builder.js")).start(builder);
 if (document.getElementById("flavors")) (await import("./flavors.js")).start();
 if (activity) {
   const { changed } = await import("./activity.js");
