@@ -124,8 +124,13 @@ def prepare_process() -> None:
     runtime.share()
 
 
-def assemble(service: Service, settings: Settings, observation: Observation | None = None) -> WSGIApplication:
+def assemble(
+    service: Service, settings: Settings, observation: Observation | None = None, policy: Policy | None = None
+) -> WSGIApplication:
     """The application over a *service* that has started; it reports its requests to *observation*.
+
+    Args:
+        policy: None: that of the settings. It is imported here only, since oslo.policy takes long.
 
     Raises:
         ConfigError: the settings cannot be used.
@@ -145,11 +150,13 @@ def assemble(service: Service, settings: Settings, observation: Observation | No
         Slices,
     )
     from stead.auth.authentication import authenticate
-    from stead.auth.policy import Policy
     from wsgi_lanes.hosts import Hosts
 
     limits, cors, ui = settings.request_limits, settings.cors, settings.ui
-    policy = Policy(settings.conf)
+    if policy is None:
+        from stead.auth.policy import Policy
+
+        policy = Policy(settings.conf)
     api = create_app(
         service,
         policy,

@@ -12,7 +12,7 @@ import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from stead.application import assemble, build_service
 from stead.auth.tokens import private_directory
@@ -23,9 +23,11 @@ from stead.config.settings import absolute
 from stead.domain import errors as domain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from wsgiref.types import WSGIApplication
 
+    from stead.auth.authentication import Credentials
+    from stead.auth.policy import Policy
     from stead.config import Settings
 
 WATCHERS = 64
@@ -49,11 +51,26 @@ class Opened:
     pass_time: Callable[[int], None]
 
 
-def start(database: str | Path, upgrade: bool | None = None, *, is_durable: bool = True) -> Opened:
+def start_here(database: str | Path, upgrade: bool | None = None) -> Opened:
+    """:func:`start` for calls of this process only: it starts faster."""
+    return start(database, upgrade, is_served=False)
+
+
+class _Unrestricted:
+    """A policy that allows everything, without oslo.policy."""
+
+    def require(self, rule: str, credentials: Credentials, target: Mapping[str, str] | None = None) -> None:
+        """Return."""
+
+
+def start(
+    database: str | Path, upgrade: bool | None = None, *, is_durable: bool = True, is_served: bool = True
+) -> Opened:
     """Stead on *database*: a data directory, or the URL of a database.
 
     Args:
         upgrade: whether missing tables are created; None: for a directory and for SQLite.
+        is_served: whether it has pages, and rules for clients that are no administrators.
         is_durable: whether SQLite waits for the disk.
 
     Raises:
@@ -68,7 +85,10 @@ def start(database: str | Path, upgrade: bool | None = None, *, is_durable: bool
         raise Unavailable(0, f"cannot open {database}: {error}") from error
     except (domain.SteadError, ConfigError, OSError) as error:
         raise CannotOpen(f"cannot open {database}: {error}") from error
-    return Opened(assemble(service, settings), shown, service.close, settings, service.pass_time)
+    policy = None if is_served else cast("Policy", _Unrestricted())
+    if not is_served:
+        settings = replace(settings, ui=replace(settings.ui, enabled=False, public_docs=False))
+    return Opened(assemble(service, settings, policy=policy), shown, service.close, settings, service.pass_time)
 
 
 def _location(database: str | Path) -> tuple[str, str]:

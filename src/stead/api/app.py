@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from stead.api import errors
 from stead.api.bodies import Owner
 from stead.api.gates import App, Negotiation, Router, Sizes
-from stead.api.openapi import document
 from stead.api.request import Request
 from stead.api.resources.allocation_candidates import AllocationCandidates, Explanations
 from stead.api.resources.allocations import (
@@ -34,8 +33,17 @@ from stead.domain.claim import NOBODY
 from stead.domain.limits import RequestLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stead.auth.policy import Policy
     from stead.service.service import Service
+
+
+def _document(routes: Mapping[str, object]) -> dict[str, Any]:
+    """The OpenAPI document. Its module has all texts of the API, and most processes show none."""
+    from stead.api.openapi import document
+
+    return document(routes)
 
 
 def create_app(
@@ -106,5 +114,5 @@ def routes(service: Service, incomplete: Owner, limits: RequestLimits) -> dict[s
         "/advice": AdviceForRequest(service, limits),
         "/changes": Changes(service),
     }
-    handlers["/openapi.json"] = OpenApi(handlers, document)
+    handlers["/openapi.json"] = OpenApi(handlers, _document)
     return handlers

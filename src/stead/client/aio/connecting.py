@@ -72,6 +72,6 @@ async def open(  # noqa: A001  # it is called stead.aio.open
         Unavailable: it does not answer.
     """
     embedded = import_module(_EMBEDDED)
-    opened = await in_thread(embedded.start, database, upgrade)
+    opened = await in_thread(embedded.start_here, database, upgrade)
     transport = InProcess(opened.application, opened.shown, opened.close)
     return Site(transport, ADMIN, project=project, user=user, timeout=timeout)

@@ -10,20 +10,17 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy.schema import DropTable
 
 from stead.domain.errors import SteadError
-from stead.store.schema.migrations.steps import FOR
 from stead.store.sql.dialects import dialect_of, telling_why
 from stead.store.tables import metadata, resource_providers, stead_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
     from sqlalchemy.engine import Connection, Engine
 
 
@@ -39,11 +36,28 @@ def prepare(engine: Engine, *, may_upgrade: bool) -> None:
         RequirementsUnmet: it cannot be used as it is, whatever its revision.
         Unavailable: it does not answer.
     """
+    with telling_why(engine.url), engine.connect() as connection:
+        if _is_at_heads(connection):
+            require_fit(connection)
+            require_tables(connection, HISTORIES)
+            return
     if may_upgrade and not upgrade(engine):
         return  # under its lock it has checked what follows
     with telling_why(engine.url), engine.connect() as connection:
         require_fit(connection)
         require_current_on(connection)
+
+
+def _is_at_heads(connection: Connection) -> bool:
+    """Whether both histories are at their heads: the usual start, which needs no Alembic."""
+    inspector = sa.inspect(connection)
+    for history in HISTORIES:
+        if not inspector.has_table(history.version_table):
+            return False
+        version = sa.table(history.version_table, sa.column("version_num"))
+        if connection.scalars(sa.select(version.c.version_num)).all() != [history.head]:
+            return False
+    return True
 
 
 @dataclass(eq=False)
@@ -144,6 +158,8 @@ def upgrade_statements(engine: Engine) -> str:
     Raises:
         SchemaTooNew, Unversioned, SeveralRevisions, TablesMissing
     """
+    from stead.store.schema.migrations.steps import FOR
+
     written = StringIO()
     with engine.connect() as connection:
         standings = _require_upgradable(connection)
@@ -168,7 +184,7 @@ def _require_upgradable(connection: Connection) -> tuple[SchemaPosition, ...]:
     standings = standings_on(connection)
     if refusal := upgrade_refusal_of(standings):
         raise refusal
-    require_tables(connection, standings)
+    require_tables(connection, _current(standings))
     return standings
 
 
@@ -209,6 +225,8 @@ def stamp(engine: Engine, revision: str) -> None:
         alembic.util.CommandError: the revision does not exist. An empty one counts as none in Alembic, and would delete
             the recorded revision.
     """
+    from alembic.util import CommandError
+
     if not revision.strip():
         raise CommandError("no revision is named")
     with _alone(engine) as connection, scripts_of(PLACEMENT) as scripts:
@@ -419,13 +437,18 @@ def require_current_on(connection: Connection) -> None:
     standings = standings_on(connection)
     if refusal := refusal_of(standings):
         raise refusal
-    require_tables(connection, standings)
+    require_tables(connection, _current(standings))
 
 
-def require_tables(connection: Connection, standings: tuple[SchemaPosition, ...]) -> None:
-    """Refuse a database that is at the head of a history but lacks tables of it."""
-    inspector = sa.inspect(connection)
+def _current(standings: Iterable[SchemaPosition]) -> list[History]:
     current = {standing.history for standing in standings if standing.is_current}
+    return [history for history in HISTORIES if history.name in current]
+
+
+def require_tables(connection: Connection, histories: Iterable[History]) -> None:
+    """Refuse a database that lacks tables of *histories*, at whose heads it is."""
+    inspector = sa.inspect(connection)
+    current = {history.name for history in histories}
     expected = [name for name in metadata.tables if _history_of(name).name in current]
     if lost := tuple(name for name in expected if not inspector.has_table(name)):
         raise TablesMissing(lost)
@@ -443,14 +466,15 @@ def _history_of(table: str) -> History:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One history of migrations: the folder with its revisions, and the version table of a database."""
+    """One history of migrations: the folder with its revisions, the version table of a database, and the last one."""
 
     name: str
     version_table: str
+    head: str
 
 
-PLACEMENT = History("placement", "alembic_version")
-STEAD = History("stead", "stead_version")
+PLACEMENT = History("placement", "alembic_version", "a082b8bb98d0")
+STEAD = History("stead", "stead_version", "stead0012")
 HISTORIES = (PLACEMENT, STEAD)
 
 OWN_PREFIX = "stead_"
@@ -471,6 +495,7 @@ def context_of(
         dialect: for which they are written.
         options: of Alembic.
     """
+    from alembic.runtime.migration import MigrationContext
 
     def steps(revision: Any, _context: MigrationContext) -> Any:
         # Alembic's public API for this requires a configuration file and an env.py for each history.
@@ -483,6 +508,8 @@ def context_of(
 
 def run(context: MigrationContext, history: History) -> None:
     """Run the revisions that *context* selects."""
+    from alembic.operations import Operations
+
     # The folder must exist while its scripts run: they are modules in it.
     with scripts_of(history), Operations.context(context):
         context.run_migrations()
@@ -491,5 +518,7 @@ def run(context: MigrationContext, history: History) -> None:
 @contextmanager
 def scripts_of(history: History) -> Iterator[ScriptDirectory]:
     """The revisions of *history*. Their folder exists within this context only: the package may be a zip file."""
+    from alembic.script import ScriptDirectory
+
     with as_file(files("stead.store.schema.migrations").joinpath(history.name)) as folder:
         yield ScriptDirectory(str(folder))

@@ -183,6 +183,12 @@ def test_the_indexes_and_constraints_are_those_of_a_placement_database(store: St
     assert foreign == FOREIGN_KEYS
 
 
+def test_the_heads_that_starts_compare_with_are_those_of_the_revisions() -> None:
+    assert [history.head for history in schema.HISTORIES] == [
+        schema._steps_of(history)[-1].revision for history in schema.HISTORIES
+    ]
+
+
 def test_both_histories_are_stamped_at_their_heads_and_a_second_upgrade_does_nothing(store: Store) -> None:
     assert schema.upgrade(store.writer) == [*REVISIONS, *STEAD_REVISIONS]
     assert [each.revision for each in schema.standings(store.writer)] == [
