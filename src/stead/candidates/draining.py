@@ -16,8 +16,8 @@ from stead.domain.request import CandidateRequest, RequestGroup, Terms
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Enumeration
+    from stead.candidates.kinds import Candidate
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import Order

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Enumeration
+    from stead.candidates.kinds import Candidate
     from stead.catalog.snapshot import Snapshot
     from stead.domain.request import CandidateRequest
 

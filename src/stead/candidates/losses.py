@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.candidate import Arrangement
-    from stead.candidates.kinds import TreeKinds
+    from stead.candidates.kinds import Arrangement, TreeKinds
     from stead.candidates.match import MatchedGroup, Pool
     from stead.candidates.work import Work
     from stead.catalog.blocks import Sparse

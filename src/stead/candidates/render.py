@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import orjson
 
-from stead.candidates.candidate import amounts_of
+from stead.candidates.kinds import amounts_of
 from stead.candidates.work import keep_on
 from stead.catalog.forest import NO_SLOT
 from stead.process.runtime import PIECE, PORTION, Pieces
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.candidate import Arrangement, Batch, Needs
     from stead.candidates.combine import Way
+    from stead.candidates.kinds import Arrangement, Batch, Needs
     from stead.candidates.match import Pool
     from stead.catalog.blocks import Texts
     from stead.catalog.snapshot import Snapshot

@@ -13,9 +13,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
-    from stead.candidates.candidate import Batch
 
 LOOKED = 1
 """Units to visit a provider in the search for an augmenting path."""
@@ -105,21 +104,3 @@ class Work:
         if self.remaining < 0 or (self.until < inf and time.monotonic() > self.until):
             self.is_cut = True
             raise WorkSpent
-
-    def spent_on(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The candidates of *batches*, until the budget is used up."""
-        try:
-            for batch in batches:
-                choices = len(batch.arrangements[0].way) if batch.arrangements else 0
-                self.spend(len(batch.arrangements) * (ARRANGED + CHOSEN * choices))
-                # A batch can have thousands of trees, so the request returns the part of it that the budget still pays
-                # for.
-                allowed = self.remaining // (CANDIDATE + choices)
-                if batch.size > allowed:
-                    yield from batch.first(int(allowed))
-                    self.is_cut = True
-                    return
-                self.spend(batch.size * (CANDIDATE + choices))
-                yield batch
-        except WorkSpent:
-            return

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Enumeration
+    from stead.candidates.kinds import Candidate
     from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Identities, Snapshot
     from stead.domain.changes import Moment

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
     from sqlalchemy.engine import Connection
 
-    from stead.candidates.candidate import Candidate
     from stead.candidates.engine import Answer, Enumeration, Phases
     from stead.candidates.explain import Explanation
     from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.kinds import Candidate
     from stead.candidates.mixing import Mixed, Part
     from stead.candidates.render import Form
     from stead.catalog.snapshot import Snapshot

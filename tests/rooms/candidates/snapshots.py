@@ -12,7 +12,7 @@ from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
 from tests.rooms.catalog.pictures import Picture
 
 if TYPE_CHECKING:
-    from stead.candidates.candidate import Candidate
+    from stead.candidates.kinds import Candidate
 
 GONE = PlainProvider(
     name="gone",

@@ -12,10 +12,9 @@ from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from stead.candidates.engine import Enumeration, find
+from stead.candidates.engine import AT_ONCE, Enumeration, find
 from stead.candidates.gangs import place
 from stead.candidates.losses import Losses
-from stead.candidates.order import AT_ONCE
 from stead.candidates.placing import NoPlace, taken_by
 from stead.catalog.refresh import refreshed
 from stead.catalog.snapshot import Snapshot

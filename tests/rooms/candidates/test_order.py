@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from stead.candidates import order
+from stead.candidates import engine
 from stead.candidates.engine import Enumeration, find
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass, UnknownTraits
 from stead.domain.request import PACK, SPREAD, ByAmount, ByShare, CandidateRequest, Drawn, Order, RequestGroup
@@ -134,9 +134,9 @@ def shuffled(forest: Forest, chance: st.DataObject) -> Forest:
     order: list[PlainProvider] = []
     while left:
         ready = [one for one in left if one.parent is None or any(done.name == one.parent for done in order)]
-        order.append(chance.draw(st.sampled_from(ready)))
+        engine.append(chance.draw(st.sampled_from(ready)))
         left.remove(order[-1])
-    return replace(forest, providers=tuple(order))
+    return replace(forest, providers=tuple(engine))
 
 
 Case = tuple[Forest, "Sequence[CandidateRequest]"]
@@ -153,7 +153,7 @@ def test_the_best_come_first_root_by_root(case: Case, by: Order) -> None:
         everything = every_way(forest, request)
         if isinstance(everything, Refusal) or not everything:
             continue
-        with patch.object(order, "AT_ONCE", 10**9):
+        with patch.object(engine, "AT_ONCE", 10**9):
             found = found_by_engine(snapshot_of(forest), request)
         assert len(set(found)) == len(found)
         assert grouped(forest, request, by, found) == expected(forest, request, by), request
@@ -321,7 +321,7 @@ def test_only_trees_that_are_wanted_are_looked_into() -> None:
     groups = tuple(RequestGroup(suffix, {"VCPU": 1}) for suffix in ("1", "2"))
     request = CandidateRequest(groups, order=PACK, limit=3)
     snapshot = snapshot_of(forest_of(*providers))
-    with patch.object(order._Sorter, "sorted", autospec=True, side_effect=order._Sorter.sorted) as measured:
+    with patch.object(engine._Sorter, "sorted", autospec=True, side_effect=engine._Sorter.sorted) as measured:
         assert [root for root, _ in found_by_engine(snapshot, request)] == ["host 199"] * 3
     assert measured.call_count == 1
 
@@ -329,7 +329,7 @@ def test_only_trees_that_are_wanted_are_looked_into() -> None:
 def test_of_a_tree_with_many_candidates_some_are_put_in_order_at_a_time() -> None:
     nodes = [PlainProvider(f"node {n}", "host", {"VCPU": PlainInventory(8, used=n)}) for n in (0, 3, 1, 2)]
     request = replace(ONE, order=PACK)
-    with patch.object(order, "AT_ONCE", 2):
+    with patch.object(engine, "AT_ONCE", 2):
         found = found_by_engine(snapshot_of(forest_of(PlainProvider("host"), *nodes)), request)
     used = [int(giver.removeprefix("node ")) for _, way in found for giver in way.givers]
     assert sorted(used) == [0, 1, 2, 3]

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.candidates.candidate import Arrangement
     from stead.candidates.combine import Demand, SearchSpace
-    from stead.candidates.kinds import Kind, TreeKinds
+    from stead.candidates.kinds import Arrangement, Kind, TreeKinds
     from stead.candidates.splits import Share
     from stead.candidates.work import Work
     from stead.catalog.snapshot import Snapshot

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stead.candidates.engine import match_all, order_of
+from stead.candidates.engine import match_all, order_of, trees_in_order
 from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.coupling import together
 from stead.candidates.headroom.each_tree import each_tree, ranked, shared_limit
 from stead.candidates.kinds import TreeKinds
 from stead.candidates.match import admitted, eligible_anchors, in_ids, resolve_aggregates, resolve_traits
-from stead.candidates.order import trees_in_order
 from stead.candidates.work import Work, WorkSpent, masked
 from stead.domain.request import Drawn
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stead.api.request import Request, Response
-    from stead.candidates.candidate import Candidate
     from stead.candidates.explain import Count, Explanation, Relaxation
     from stead.candidates.headroom.headroom import Headroom
+    from stead.candidates.kinds import Candidate
     from stead.catalog.snapshot import Snapshot
     from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
