@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.candidates.provider_trees import ClassTotals, TreeRows
-    from stead.catalog.columns import InventoryColumns
-    from stead.catalog.memberships import Memberships
+    from stead.catalog.columns import InventoryColumns, Memberships
     from stead.catalog.snapshot import Snapshot
 
 NONE = -1

@@ -25,7 +25,7 @@ from stead.candidates.kinds import (
 from stead.candidates.match import anchors_of, eligible_anchors, match, resolve, resolve_aggregates, resolve_traits
 from stead.candidates.render import Rendering
 from stead.candidates.work import CANDIDATE, Work, WorkSpent, masked
-from stead.catalog.forest import NO_SLOT
+from stead.catalog.snapshot import NO_SLOT
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass, UnknownTraits
 from stead.domain.request import SPREAD, ByAmount, ByHeadroom, ByShare, Drawn
 from stead.process import runtime

@@ -31,7 +31,7 @@ from stead.candidates.match import (
 from stead.candidates.work import CANDIDATE, masked
 from stead.catalog.blocks import Blocks
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.forest import NO_SLOT
+from stead.catalog.snapshot import NO_SLOT
 from stead.domain.provider import keeps_units
 from stead.domain.request import UNSUFFIXED
 
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from stead.candidates.work import Work
     from stead.catalog.blocks import Sparse
     from stead.catalog.columns import InventoryKinds
-    from stead.catalog.forest import Shape
-    from stead.catalog.snapshot import Snapshot
+    from stead.catalog.snapshot import Shape, Snapshot
     from stead.domain.provider import Slot
     from stead.domain.request import CandidateRequest, Wanted
 

@@ -21,7 +21,7 @@ from stead.candidates.match import (
     resolve_required,
     resolve_traits,
 )
-from stead.catalog.forest import NO_SLOT
+from stead.catalog.snapshot import NO_SLOT
 from stead.domain.provider import Inventory
 from stead.domain.provider_trees import CurrentProvider, CurrentTrees
 from stead.process import runtime
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.columns import InventoryColumns
-    from stead.catalog.forest import Forest, Shape
-    from stead.catalog.memberships import Memberships
-    from stead.catalog.snapshot import Snapshot
+    from stead.catalog.columns import InventoryColumns, Memberships
+    from stead.catalog.snapshot import Forest, Shape, Snapshot
     from stead.domain.names import NamePattern
     from stead.domain.provider import Slot
     from stead.domain.provider_trees import TreeDocument

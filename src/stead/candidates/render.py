@@ -21,7 +21,7 @@ import orjson
 
 from stead.candidates.kinds import amounts_of
 from stead.candidates.work import keep_on
-from stead.catalog.forest import NO_SLOT
+from stead.catalog.snapshot import NO_SLOT
 from stead.process.runtime import PIECE, PORTION, Pieces
 
 if TYPE_CHECKING:

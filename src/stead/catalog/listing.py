@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stead.catalog.columns import Masks
-from stead.catalog.forest import NO_SLOT
+from stead.catalog.snapshot import NO_SLOT
 from stead.domain.provider import Inventories, Inventory, Sums
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stead.catalog.columns import InventoryColumns
-    from stead.catalog.memberships import Memberships
+    from stead.catalog.columns import InventoryColumns, Memberships
     from stead.catalog.snapshot import Mask, Snapshot
 
 

@@ -15,10 +15,8 @@ import numpy as np
 
 from stead.catalog.blocks import Sparse, Texts, ValueTable
 from stead.catalog.columns import NO_INVENTORY, Inventories, InventoryColumns, InventoryKinds, is_rare, rooms
-from stead.catalog.forest import NO_SLOT, Forest
-from stead.catalog.memberships import Sharing
 from stead.catalog.refresh import new_version, only
-from stead.catalog.snapshot import Identities, ServiceStates
+from stead.catalog.snapshot import NO_SLOT, Forest, Identities, ServiceStates, Sharing
 from stead.domain.provider import Slot
 
 if TYPE_CHECKING:
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from stead.catalog.columns import Numbers
-    from stead.catalog.memberships import Members, Memberships
+    from stead.catalog.columns import Members, Memberships, Numbers
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import InventoriesByColumn, MembersByColumn, Portion, UsageByColumn
     from stead.domain.provider import Disabled

@@ -14,10 +14,8 @@ from uuid import uuid4
 import numpy as np
 
 from stead.catalog.columns import InventoryColumns
-from stead.catalog.forest import NO_SLOT
 from stead.catalog.fragments import TextCache
-from stead.catalog.memberships import Sharing
-from stead.catalog.snapshot import Identities, Names, ServiceStates, Snapshot
+from stead.catalog.snapshot import NO_SLOT, Identities, Names, ServiceStates, Sharing, Snapshot
 from stead.domain.changes import Changes, Differences, InventoryRow, ProviderRow, StandingRow
 from stead.domain.names import DISABLED_TRAIT
 from stead.domain.provider import Disabled, Slot

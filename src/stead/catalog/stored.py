@@ -24,10 +24,8 @@ import orjson
 
 from stead.catalog.blocks import BLOCK, Blocks, Directory, IdIndex, Sparse, TextBlock, TextIndex, Texts, TreeIndex
 from stead.catalog.columns import Inventories, InventoryColumns, InventoryKinds
-from stead.catalog.forest import NO_SLOT, Forest, Shape
-from stead.catalog.memberships import Sharing
 from stead.catalog.refresh import new_version
-from stead.catalog.snapshot import Identities, Names, ServiceStates, Snapshot
+from stead.catalog.snapshot import NO_SLOT, Forest, Identities, Names, ServiceStates, Shape, Sharing, Snapshot
 from stead.domain.changes import NameRow, SnapshotUnusable, Totals
 from stead.domain.provider import Disabled, Slot
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stead.catalog.blocks import ValueTable
-    from stead.catalog.memberships import Memberships
+    from stead.catalog.columns import Memberships
 
 
 T = TypeVar("T", bound="np.generic")

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from stead.candidates.match import Pool
     from stead.candidates.work import Work
     from stead.catalog.columns import Shares
-    from stead.catalog.forest import Shape
-    from stead.catalog.snapshot import Snapshot
+    from stead.catalog.snapshot import Shape, Snapshot
     from stead.domain.provider import Slot
 
     Mask = NDArray[np.bool_]

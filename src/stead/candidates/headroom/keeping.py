@@ -21,8 +21,7 @@ from stead.candidates.headroom.counting import MOST
 from stead.candidates.headroom.each_tree import NOWHERE, each_tree, each_tree_of_all, form_of, ranked
 from stead.candidates.match import resolve, resolve_aggregates, resolve_traits
 from stead.candidates.work import WorkSpent
-from stead.catalog.forest import NO_SLOT
-from stead.catalog.snapshot import part
+from stead.catalog.snapshot import NO_SLOT, part
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
 from stead.domain.request import UNSUFFIXED
 
