@@ -26,8 +26,7 @@ from stead.api.bodies import (
 )
 from stead.api.query import candidates, headroom, providers
 from stead.api.query import candidates as flavor_query
-from stead.api.query.candidates import MISSING_VALUE
-from stead.api.query.values import BAD_VALUE, DUPLICATE_KEY
+from stead.api.query.candidates import BAD_VALUE, DUPLICATE_KEY, MISSING_VALUE
 from stead.api.resources import (
     allocation_candidates,
     allocations,

@@ -7,8 +7,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs, parse_candidate_request
 from stead.api.versions import Agreed, S, V
 from stead.client.errors import InvalidRequest
 from stead.client.request import Group, Request

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stead.api.query.candidates import stored_request, usual_query
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs, stored_request, usual_query
 from stead.domain.errors import Unavailable
 from stead.domain.request import AskedForm, CandidateRequest, Flavor
 from stead.service import mix

@@ -12,7 +12,7 @@ from schemathesis.core.failures import FailureGroup
 from scripts.docs import the_routes
 from stead.api import errors
 from stead.api.openapi import document
-from stead.api.query import values
+from stead.api.query import candidates
 from stead.domain.errors import SteadError
 from stead.service.service import Service
 from stead.store import traits
@@ -120,7 +120,7 @@ class TestPlantedBugs:
         return "\n".join(tally.faults)
 
     def test_an_error_nobody_thought_of(self, fuzzed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(values, "whole_number", int)
+        monkeypatch.setattr(candidates, "whole_number", int)
         assert "status 500" in self.found(fuzzed)
 
     def test_a_refusal_that_writes(self, fuzzed: Site, monkeypatch: pytest.MonkeyPatch) -> None:

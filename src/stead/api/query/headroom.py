@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stead.api.query import candidates, values
-from stead.api.query.candidates import parse_candidate_request
-from stead.api.query.values import BAD_VALUE, INVALID, Pairs, whole_number
+from stead.api.query import candidates
+from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs, parse_candidate_request, whole_number
 from stead.api.validation import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.versions import S
 from stead.candidates.mixing import Part
@@ -78,7 +77,7 @@ def _weights(value: str) -> Mapping[str, int]:
 
 
 HEADROOM_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
-    "marker": (S.PROVIDER_TREES, values.PAGE_KEYS["marker"][1]),
+    "marker": (S.PROVIDER_TREES, candidates.PAGE_KEYS["marker"][1]),
     **MIX_KEYS,
 }
 """Keys beyond those of a candidate query, each with its first version and the schema of its last value."""
@@ -122,7 +121,7 @@ def parse_headroom(pairs: Pairs, agreed: Agreed, flavors: Flavors | None = None)
     """
     request = parse_candidate_request(Pairs([pair for pair in pairs if pair[0] not in HEADROOM_KEYS]), agreed, flavors)
     # Here, `limit` counts the trees of a page, not candidates.
-    return HeadroomQuery(replace(request, limit=None), Page(request.limit, values.marker_of(pairs)))
+    return HeadroomQuery(replace(request, limit=None), Page(request.limit, candidates.marker_of(pairs)))
 
 
 # The query of GET ``/advice``: a candidate query, how often it must fit, and what new places must be like.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from stead.api.query import values
-from stead.api.query.values import (
+from stead.api.query import candidates
+from stead.api.query.candidates import (
     BAD_VALUE,
     INVALID,
     PROVIDER_REFERENCE,
@@ -31,7 +31,7 @@ from stead.domain.names import NamePattern
 from stead.domain.request import ProviderQuery, Terms, TreeQuery
 
 if TYPE_CHECKING:
-    from stead.api.query.values import Pairs
+    from stead.api.query.candidates import Pairs
     from stead.api.versions import Step
     from stead.domain.request import Page
 
@@ -46,7 +46,7 @@ PROVIDER_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "in_tree": (V.NESTED_PROVIDERS, _UUID),
     "required": (V.LIST_REQUIRED, {"type": "string"}),
     "in_subtree": (S.OWN_FEATURES, {"type": "string"}),
-    **values.PAGE_KEYS,
+    **candidates.PAGE_KEYS,
 }
 """Each key with its first version and the schema of its last value."""
 
@@ -105,7 +105,7 @@ TREE_KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "depth": (S.PROVIDER_TREES, {"type": "string", "pattern": "^(0|[1-9][0-9]*)$", "format": ONE_LINE}),
     "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     "columns": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
-    **values.PAGE_KEYS,
+    **candidates.PAGE_KEYS,
 }
 """Each key with its first version and the schema of its last value."""
 
@@ -163,7 +163,7 @@ def parse_tree_query(pairs: Pairs) -> TreesQuery:
     )
     return TreesQuery(
         query,
-        values.parse_page(pairs),
+        candidates.parse_page(pairs),
         _fields(pairs.last("fields")),
         None if depth is None else whole_number(depth),
         totals=pairs.last("totals") == "true",

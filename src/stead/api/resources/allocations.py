@@ -27,8 +27,8 @@ from stead.api.bodies import (
 )
 from stead.api.errors import INVENTORY_IN_USE, Answer, MalformedBody, Refused, answering, race
 from stead.api.gates import allowed, json_answer, json_body, require_allocations, since
-from stead.api.query import values
-from stead.api.query.values import PROVIDER_REFERENCE, Pairs
+from stead.api.query import candidates
+from stead.api.query.candidates import PROVIDER_REFERENCE, Pairs
 from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
 from stead.api.request import normalised_uuid
 from stead.api.resources.inventories import asked_project, project_of
@@ -258,7 +258,7 @@ KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "in_tree": (S.PROVIDER_TREES, PROVIDER_REFERENCE),
     "totals": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     "expires_before": (S.HEADROOM_ORDER, {"type": "string", "format": MOMENT}),
-    **values.PAGE_KEYS,
+    **candidates.PAGE_KEYS,
 }
 """Each key with its first version and the schema of its value."""
 
@@ -299,7 +299,7 @@ class Consumers:
             pairs.last("in_tree"),
             None if before is None else from_text(before),
         )
-        page, with_totals = values.parse_page(pairs), pairs.last("totals") == "true"
+        page, with_totals = candidates.parse_page(pairs), pairs.last("totals") == "true"
         listing = self._service.read(consumer_listing.page_of, whose, page, MOST, with_totals=with_totals)
         show = maker(req, ALLOCATIONS_OF_CONSUMER)
         last = list(listing.allocations)[-1] if listing.goes_on else None
@@ -309,7 +309,7 @@ class Consumers:
         if req.agreed.knows(S.PROVIDER_TREES):
             for consumer in shown:
                 consumer["created_at"] = in_utc(listing.created[consumer["uuid"]])
-        body: dict[str, Any] = {"consumers": shown, "links": values.links(req, pairs, last)}
+        body: dict[str, Any] = {"consumers": shown, "links": candidates.links(req, pairs, last)}
         if listing.totals is not None:
             body["project_totals"] = {project: show_totals(totals) for project, totals in listing.totals.items()}
         answer(

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import LINKS, Body, read_body, strict_object
 from stead.api.errors import MalformedBody, answering
 from stead.api.gates import allowed, json_answer, json_body, require_groups
+from stead.api.query import candidates
 from stead.api.query import candidates as flavor_query
-from stead.api.query import values
-from stead.api.query.candidates import parse_candidate_request, request_of
-from stead.api.query.values import Pairs, whole_number
+from stead.api.query.candidates import Pairs, parse_candidate_request, request_of, whole_number
 from stead.api.representations import answer, answer_nothing, locate
 from stead.api.resources.headroom import LIMIT, show_limit
 from stead.api.validation import ONE_LINE, Schema, Validator
@@ -43,7 +42,7 @@ HEAVIEST = 1_000_000_000
 
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "headroom": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
-    "limit": (S.PROVIDER_TREES, values.PAGE_KEYS["limit"][1]),
+    "limit": (S.PROVIDER_TREES, candidates.PAGE_KEYS["limit"][1]),
     "marker": (S.PROVIDER_TREES, flavor_query.NAME),
 }
 """Each key with its first version and the schema of its value."""
@@ -157,7 +156,7 @@ class Flavors:
             # The next page continues where the work of this request ended.
             goes_on |= len(fresh) < len(shown)
             shown = [each | {"headroom": headroom} for each, headroom in zip(shown, fresh, strict=False)]
-        links = values.links(req, pairs, shown[-1]["name"] if goes_on else None)
+        links = candidates.links(req, pairs, shown[-1]["name"] if goes_on else None)
         answer(req, resp, {"flavors": shown, "links": links, **body})
 
     def _with_headroom(self, page: list[Flavor], agreed: Agreed) -> tuple[str | None, list[Json]]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import UUID, mapping, strict_object
 from stead.api.errors import answering
 from stead.api.gates import allowed, json_answer, require_groups
-from stead.api.query import values
+from stead.api.query import candidates
+from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs
 from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
-from stead.api.query.values import BAD_VALUE, INVALID, Pairs
 from stead.api.representations import answer
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
@@ -139,7 +139,7 @@ class HeadroomOfRequest:
         if why is not None:
             shown["explanation"] = allocation_candidates.shown(snapshot, why)
         last = snapshot.uuid(int(headroom.roots[places[-1]])) if goes_on else None
-        answer(req, resp, {"headroom": shown, "links": values.links(req, pairs, last)})
+        answer(req, resp, {"headroom": shown, "links": candidates.links(req, pairs, last)})
         if not headroom.is_complete:
             resp.set_header(*CUT)
 

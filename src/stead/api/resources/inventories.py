@@ -21,7 +21,7 @@ from stead.api.bodies import (
 )
 from stead.api.errors import CONCURRENT_UPDATE, INVENTORY_IN_USE, Answer, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs
 from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
 from stead.api.request import find_provider
 from stead.api.validation import ONE_LINE, Validator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 
 from stead.api.bodies import strict_object
 from stead.api.gates import allowed, json_answer
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs
 from stead.api.representations import answer, answer_nothing
 from stead.api.validation import Schema, Validator
 from stead.api.versions import S

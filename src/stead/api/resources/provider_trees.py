@@ -22,9 +22,9 @@ from stead.api.bodies import (
 )
 from stead.api.errors import CONCURRENT_UPDATE, Answer, Rows, answering, race
 from stead.api.gates import allowed, json_answer, json_body, require_tree_providers
-from stead.api.query import values
+from stead.api.query import candidates
+from stead.api.query.candidates import Pairs
 from stead.api.query.providers import parse_tree_query
-from stead.api.query.values import Pairs
 from stead.api.representations import UNKNOWN, answer, is_current
 from stead.api.request import normalised_uuid
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
@@ -270,7 +270,7 @@ class ProviderTrees:
             return
         page = Page(min(parsed.page.limit or TREES, MOST_TREES), parsed.page.marker)
         trees, goes_on = page_of(snapshot, roots, page, parsed.depth, MOST_PROVIDERS)
-        links = values.links(req, pairs, snapshot.uuid(trees[-1].root) if goes_on else None)
+        links = candidates.links(req, pairs, snapshot.uuid(trees[-1].root) if goes_on else None)
         answer(
             req, resp, self._joined(_document(snapshot, roots, trees, parsed, orjson.dumps(links))), modified=UNKNOWN
         )

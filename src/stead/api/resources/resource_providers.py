@@ -12,8 +12,8 @@ from orjson import dumps
 from stead.api.bodies import GENERATION, UUID, Body, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
 from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.query.candidates import Pairs, links, parse_page
 from stead.api.query.providers import parse_provider_query
-from stead.api.query.values import Pairs, links, parse_page
 from stead.api.representations import (
     NOW,
     Field,

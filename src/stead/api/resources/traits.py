@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stead.api.bodies import GENERATION, Body, read_body, strict_object
 from stead.api.errors import CONCURRENT_UPDATE, Answer, MalformedBody, answering, race
 from stead.api.gates import allowed, by_version, json_answer, json_body, since
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs
 from stead.api.representations import (
     NOW,
     Field,

@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from stead.api.errors import Refused
 from stead.api.gates import require_allocations, require_groups
-from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, parse_candidate_request, with_flavor
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, Pairs, parse_candidate_request, with_flavor
 from stead.api.request import is_strict, normalised_uuid
 from stead.api.resources.allocation_candidates import finder
 from stead.api.resources.allocations import query_of

@@ -7,8 +7,7 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from stead.api.query.candidates import parse_order
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs, parse_order
 from stead.api.request import normalised_uuid
 from stead.api.versions import ALL_FEATURES
 from stead.catalog.listing import sums

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.api.query.candidates import stored_request
+from stead.api.query.candidates import Pairs, stored_request
 from stead.api.query.providers import parse_tree_query
-from stead.api.query.values import Pairs
 from stead.candidates.provider_trees import matching_trees, tree_totals
 from stead.catalog.listing import sums
 from stead.class_order import class_order

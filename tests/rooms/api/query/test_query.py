@@ -5,9 +5,8 @@ Source: "Query grammar" and "GET /resource_providers", docs/api.md.
 
 import pytest
 
-from stead.api.query.candidates import parse_candidate_request, request_of
+from stead.api.query.candidates import BEYOND, Pairs, parse_candidate_request, request_of
 from stead.api.query.providers import parse_provider_query
-from stead.api.query.values import BEYOND, Pairs
 from stead.api.versions import ALL_FEATURES, NEWEST, Agreed, S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.request import Apart, Flavor, ProviderQuery, RequestGroup, Terms
