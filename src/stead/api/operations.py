@@ -25,7 +25,6 @@ from stead.api.bodies import (
     strict_object,
 )
 from stead.api.query import candidates, headroom, providers
-from stead.api.query import candidates as flavor_query
 from stead.api.query.candidates import BAD_VALUE, DUPLICATE_KEY, MISSING_VALUE
 from stead.api.resources import (
     allocation_candidates,
@@ -327,7 +326,7 @@ PATH_PARAMETERS: dict[str, Schema] = {
     "consumer_uuid": UUID,
     "resource_class": {"type": "string", "pattern": RESOURCE_CLASS_NAME, "maxLength": NAME_LENGTH},
     "name": {"type": "string", "pattern": RESOURCE_CLASS_NAME, "maxLength": NAME_LENGTH},
-    "/flavors/{name}": flavor_query.NAME,
+    "/flavors/{name}": candidates.NAME,
 }
 """The schema of each parameter of a path, and of a path whose parameter differs from others of that name."""
 
@@ -511,14 +510,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/allocation_candidates"): Operation(
         {200: CANDIDATES},
         query=candidates.validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
+        since=_since(candidates.REQUEST_KEYS, candidates.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
     ("GET", "/allocation_candidates/explain"): Operation(
         {200: allocation_candidates.EXPLANATION},
         query=candidates.validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS),
+        since=_since(candidates.REQUEST_KEYS, candidates.KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=CANDIDATE_ERRORS,
     ),
@@ -557,14 +556,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             )
         },
         query=headroom.headroom_validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.HEADROOM_KEYS),
+        since=_since(candidates.REQUEST_KEYS, candidates.KEYS, headroom.HEADROOM_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(*CANDIDATE_ERRORS, REPEATED_LIMIT),
     ),
     ("GET", "/advice"): Operation(
         {200: strict_object({"advice": {"anyOf": [advice_for_request.ADVICE, advice_for_request.IMPROVEMENT]}})},
         query=headroom.advice_validator(ALL_FEATURES).schema,
-        since=_since(candidates.REQUEST_KEYS, flavor_query.KEYS, headroom.IMPROVEMENT_KEYS, headroom.ADVICE_KEYS),
+        since=_since(candidates.REQUEST_KEYS, candidates.KEYS, headroom.IMPROVEMENT_KEYS, headroom.ADVICE_KEYS),
         repeated=frozenset({"same_subtree", "root_member_of", "isolate"}),
         errors=(
             *CANDIDATE_ERRORS,

@@ -10,7 +10,6 @@ from stead.api.bodies import LINKS, Body, read_body, strict_object
 from stead.api.errors import MalformedBody, answering
 from stead.api.gates import allowed, json_answer, json_body, require_groups
 from stead.api.query import candidates
-from stead.api.query import candidates as flavor_query
 from stead.api.query.candidates import Pairs, parse_candidate_request, request_of, whole_number
 from stead.api.representations import answer, answer_nothing, locate
 from stead.api.resources.headroom import LIMIT, show_limit
@@ -43,7 +42,7 @@ HEAVIEST = 1_000_000_000
 KEYS: dict[str, tuple[Step, dict[str, Any]]] = {
     "headroom": (S.PROVIDER_TREES, {"type": "string", "enum": ["true", "false"]}),
     "limit": (S.PROVIDER_TREES, candidates.PAGE_KEYS["limit"][1]),
-    "marker": (S.PROVIDER_TREES, flavor_query.NAME),
+    "marker": (S.PROVIDER_TREES, candidates.NAME),
 }
 """Each key with its first version and the schema of its value."""
 
@@ -113,7 +112,7 @@ REPLACE_WITH_WEIGHT = Versioned(
     }
 )
 
-_NAME = Validator({"type": "object", "properties": {"name": flavor_query.NAME}})
+_NAME = Validator({"type": "object", "properties": {"name": candidates.NAME}})
 
 
 @cache
@@ -223,7 +222,7 @@ class OneFlavor:
                 f"with at most {FLAVOR_NAME_LENGTH} characters)"
             )
         pairs = Pairs.read(replacement.query)
-        flavor_query.require_storable(pairs)
+        candidates.require_storable(pairs)
         require_groups(self._limits, parse_candidate_request(pairs, req.agreed).groups)
         flavor = Flavor(name, replacement.query, replacement.description, replacement.weight)
         # Commands and clients that know no weights keep those that exist.
