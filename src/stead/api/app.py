@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from stead.api import errors
+from stead.api import answers
 from stead.api.bodies import Owner
 from stead.api.gates import App, Negotiation, Router, Sizes
 from stead.api.request import Request
@@ -67,7 +67,7 @@ def create_app(
         middleware=[Negotiation(policy), Sizes(limits)],
     )
     app.resp_options.default_media_type = cast("str", None)  # a response without a body has no content type
-    errors.install(app)
+    answers.install(app)
     for path, resource in routes(service, Owner(incomplete_project, incomplete_user), limits).items():
         app.add_route(path, resource)
     return app

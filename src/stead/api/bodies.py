@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
-from stead.api.errors import MalformedBody, Refused
+from stead.api.answers import MalformedBody, Refused
 from stead.api.gates import counts_at_most, most_values
 from stead.api.request import BodyIncomplete, BodyTooLong
 from stead.api.validation import MOMENT, ONE_LINE, STORABLE, Schema, Validator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import falcon
 from falcon.routing import map_http_methods
 
-from stead.api.errors import Refused
+from stead.api.answers import Refused
 from stead.api.request import Request, Response, quality
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
 from stead.auth.authentication import Credentials

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from stead.api.errors import ASK_THE_OPERATORS, Problem, problem_of, write
+from stead.api.answers import ASK_THE_OPERATORS, Problem, problem_of, write
 from stead.api.gates import EVENTS
 from stead.api.request import REQUEST_ID_KEY, Request, Response
 from stead.auth.authentication import Credentials

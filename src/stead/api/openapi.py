@@ -9,7 +9,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.api.errors import TITLES_AND_SENTENCES, UNDEFINED, problem_of, rows_of
+from stead.api.answers import TITLES_AND_SENTENCES, UNDEFINED, problem_of, rows_of
 from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, PATH_PARAMETERS, SCHEMAS, STRANGER
 from stead.api.query.candidates import GROUP_KEYS

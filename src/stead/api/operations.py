@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.api import representations, tree_text
+from stead.api import answers, tree_text
 from stead.api.bodies import (
     ALL_INVENTORIES,
     ALLOCATIONS_BY_PROVIDER,
@@ -121,7 +121,7 @@ VERSIONS = strict_object(
         )
     }
 )
-PROVIDER = shown(representations.FIELDS)
+PROVIDER = shown(answers.FIELDS)
 SHOWN_INVENTORY = strict_object(INVENTORY)
 ONE_INVENTORY = shown([*INVENTORY, "resource_provider_generation"], **INVENTORY)
 SHOWN_INVENTORIES = shown(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from stead.api.answers import encoded
 from stead.api.bodies import show_inventory
-from stead.api.representations import encoded
 from stead.api.tree_text import TOTALS, show_disabled
 from stead.domain.provider import Inventory
 from stead.process import runtime

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import falcon
 
-from stead.api.errors import ASK_THE_OPERATORS, Refused, problem_of
+from stead.api.answers import ASK_THE_OPERATORS, Refused, problem_of
 from stead.api.middleware import FrontRouter
 from stead.api.request import Request, Response
 from stead.auth.authentication import Credentials

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-from stead.api.errors import Problem, Refused, write
+from stead.api.answers import Problem, Refused, write
 from stead.api.request import BodyIncomplete, BodyTooLong, Request, Response
 from stead.auth import authentication, sessions
 from stead.domain.errors import Forbidden, Unavailable

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stead.api.errors import LOG, Answer, problem_of
+from stead.api.answers import LOG, Answer, problem_of
 from stead.domain import errors as domain
 from tests.system.api.client import NEWEST, Api, wsgi_door
 

@@ -3,7 +3,7 @@
 import pytest
 from falcon.testing import create_environ
 
-from stead.api.representations import locate
+from stead.api.answers import locate
 from stead.api.request import Request, Response
 
 

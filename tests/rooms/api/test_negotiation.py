@@ -2,7 +2,7 @@
 
 import pytest
 
-from stead.api.errors import Refused
+from stead.api.answers import Refused
 from stead.api.gates import agree
 from tests.system.api.client import Api, wsgi_door
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from falcon.testing import create_environ
 
-from stead.api.representations import ProviderForm
+from stead.api.answers import ProviderForm
 from stead.api.request import Request
 from stead.api.versions import Agreed, V
 from stead.domain.provider import Provider

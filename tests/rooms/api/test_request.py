@@ -6,7 +6,7 @@ import logging
 import pytest
 from falcon.testing import create_environ
 
-from stead.api.errors import install
+from stead.api.answers import install
 from stead.api.gates import App
 from stead.api.request import Request
 from tests.system.api.client import NEWEST, Api, wsgi_door

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from stead.api.representations import ProviderForm
+from stead.api.answers import ProviderForm
 from stead.candidates.engine import Enumeration, answer
 from stead.candidates.render import Form
 from stead.catalog import stored

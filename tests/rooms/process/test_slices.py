@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stead.api.answers import ProviderForm
 from stead.api.middleware import Slices as SlicesLayer
-from stead.api.representations import ProviderForm
 from stead.candidates.engine import Enumeration, answer, found_within
 from stead.candidates.explain import explain
 from stead.candidates.render import Form, Rendering

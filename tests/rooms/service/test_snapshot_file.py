@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from stead.api.representations import ProviderForm
+from stead.api.answers import ProviderForm
 from stead.candidates.engine import Enumeration
 from stead.catalog import stored as snapshot_file
 from stead.service import snapshot_keeper

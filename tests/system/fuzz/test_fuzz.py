@@ -10,7 +10,7 @@ import pytest
 from schemathesis.core.failures import FailureGroup
 
 from scripts.docs import the_routes
-from stead.api import errors
+from stead.api import answers
 from stead.api.openapi import document
 from stead.api.query import candidates
 from stead.domain.errors import SteadError
@@ -128,7 +128,7 @@ class TestPlantedBugs:
         assert "and yet the database changed" in self.found(fuzzed)
 
     def test_an_error_of_another_form(self, fuzzed: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(errors, "_in_one_line", lambda text: text)
+        monkeypatch.setattr(answers, "_in_one_line", lambda text: text)
         assert "a message of several lines" in self.found(fuzzed)
 
 

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from scripts.docs import DOCS, the_routes
-from stead.api.errors import shorten
+from stead.api.answers import shorten
 from stead.api.gates import Router
 from stead.api.openapi import document
 from stead.api.operations import OPERATIONS

@@ -7,6 +7,21 @@ from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from stead.api.answers import (
+    INVENTORY_IN_USE,
+    NOW,
+    Answer,
+    Field,
+    MalformedBody,
+    Refused,
+    Shape,
+    answer,
+    answer_nothing,
+    answering,
+    maker,
+    newest,
+    race,
+)
 from stead.api.bodies import (
     ALL_INVENTORIES,
     ALLOCATIONS,
@@ -25,11 +40,9 @@ from stead.api.bodies import (
     read_body,
     strict_object,
 )
-from stead.api.errors import INVENTORY_IN_USE, Answer, MalformedBody, Refused, answering, race
 from stead.api.gates import allowed, json_answer, json_body, require_allocations, since
 from stead.api.query import candidates
 from stead.api.query.candidates import PROVIDER_REFERENCE, Pairs
-from stead.api.representations import NOW, Field, Shape, answer, answer_nothing, maker, newest
 from stead.api.request import normalised_uuid
 from stead.api.resources.inventories import asked_project, project_of
 from stead.api.validation import MOMENT, ONE_LINE, STRICT_UUIDS, Schema, Validator

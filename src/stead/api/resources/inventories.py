@@ -6,6 +6,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from stead.api.answers import (
+    CONCURRENT_UPDATE,
+    INVENTORY_IN_USE,
+    NOW,
+    UNKNOWN,
+    Answer,
+    answer,
+    answer_nothing,
+    answering,
+    locate,
+    newest,
+    race,
+)
 from stead.api.bodies import (
     ALL_INVENTORIES,
     EXTERNAL_ID,
@@ -19,10 +32,8 @@ from stead.api.bodies import (
     show_inventory,
     strict_object,
 )
-from stead.api.errors import CONCURRENT_UPDATE, INVENTORY_IN_USE, Answer, answering, race
 from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.query.candidates import Pairs
-from stead.api.representations import NOW, UNKNOWN, answer, answer_nothing, locate, newest
 from stead.api.request import find_provider
 from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import V, Versioned

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from stead.api.answers import answer
 from stead.api.gates import json_answer
-from stead.api.representations import answer
 from stead.api.versions import S
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import orjson
 
+from stead.api.answers import CONCURRENT_UPDATE, UNKNOWN, Answer, Rows, answer, answering, is_current, race
 from stead.api.bodies import (
     GENERATION,
     INVENTORY_FIELDS,
@@ -20,12 +21,10 @@ from stead.api.bodies import (
     show_inventory,
     strict_object,
 )
-from stead.api.errors import CONCURRENT_UPDATE, Answer, Rows, answering, race
 from stead.api.gates import allowed, json_answer, json_body, require_tree_providers
 from stead.api.query import candidates
 from stead.api.query.candidates import Pairs
 from stead.api.query.providers import parse_tree_query
-from stead.api.representations import UNKNOWN, answer, is_current
 from stead.api.request import normalised_uuid
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.tree_columns import column_texts

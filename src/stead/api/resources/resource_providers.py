@@ -9,23 +9,25 @@ from uuid import uuid4
 
 from orjson import dumps
 
-from stead.api.bodies import GENERATION, UUID, Body, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, Answer, answering
-from stead.api.gates import allowed, json_answer, json_body, since
-from stead.api.query.candidates import Pairs, links, parse_page
-from stead.api.query.providers import parse_provider_query
-from stead.api.representations import (
+from stead.api.answers import (
+    CONCURRENT_UPDATE,
     NOW,
+    Answer,
     Field,
     ProviderForm,
     Shape,
     answer,
     answer_in_pieces,
     answer_nothing,
+    answering,
     is_current,
     locate,
     maker,
 )
+from stead.api.bodies import GENERATION, UUID, Body, read_body, strict_object
+from stead.api.gates import allowed, json_answer, json_body, since
+from stead.api.query.candidates import Pairs, links, parse_page
+from stead.api.query.providers import parse_provider_query
 from stead.api.request import find_provider, normalised_uuid
 from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from stead.api.representations import answer
+from stead.api.answers import answer
 from stead.api.versions import Microversion, SteadVersion, extent
 
 if TYPE_CHECKING:

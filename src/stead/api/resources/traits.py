@@ -6,22 +6,26 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.bodies import GENERATION, Body, read_body, strict_object
-from stead.api.errors import CONCURRENT_UPDATE, Answer, MalformedBody, answering, race
-from stead.api.gates import allowed, by_version, json_answer, json_body, since
-from stead.api.query.candidates import Pairs
-from stead.api.representations import (
+from stead.api.answers import (
+    CONCURRENT_UPDATE,
     NOW,
+    Answer,
     Field,
+    MalformedBody,
     SelfLink,
     Shape,
     answer,
     answer_nothing,
+    answering,
     locate,
     maker,
     mark_modified,
     newest,
+    race,
 )
+from stead.api.bodies import GENERATION, Body, read_body, strict_object
+from stead.api.gates import allowed, by_version, json_answer, json_body, since
+from stead.api.query.candidates import Pairs
 from stead.api.request import find_provider
 from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
 from stead.api.versions import V, Versioned

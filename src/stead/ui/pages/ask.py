@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from stead.api.errors import Refused
+from stead.api.answers import Refused
 from stead.api.gates import require_allocations, require_groups
 from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, Pairs, parse_candidate_request, with_flavor
 from stead.api.request import is_strict, normalised_uuid

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from stead.api.errors import Refused
+from stead.api.answers import Refused
 from stead.api.query.candidates import Pairs
 from stead.api.request import normalised_uuid
 from stead.domain.errors import AllocationsNotFound
