@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from stead.config.masking import complete_url
 from stead.config.values import ConfigError
 from stead.store import names, providers, resource_classes, traits
-from stead.store.protocol import connections as durability
 from stead.store.protocol.clock import EVERYTHING, SLOTS
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
+from stead.store.sql import dialects as durability
 from stead.store.sql.dialects import Database
 from stead.store.sql.statements import Insert
 from stead.store.tables import (

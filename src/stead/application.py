@@ -23,9 +23,9 @@ from stead.config.settings import HOSTS_OPTION, serving_program
 from stead.config.values import ConfigError
 from stead.domain.errors import Unavailable, Unusable
 from stead.observe import log
-from stead.store.protocol import connections
 from stead.store.protocol.store import Store
 from stead.store.schema import schema
+from stead.store.sql import dialects
 from stead.store.sql.dialects import Database
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _ready_store(settings: DatabaseSettings, observation: Observation | None = N
             on_retry=observation.retried if observation else None,
         )
         undoing.callback(store.close)
-        connections.check(store.writer, required=settings.require_durable_commits)
+        dialects.check(store.writer, required=settings.require_durable_commits)
         with closing(Store(patient)) as preparing:  # no statement timeout: an upgrade may take long
             schema.prepare(preparing.writer, may_upgrade=settings.sync_on_startup)
         undoing.pop_all()

@@ -64,8 +64,7 @@ if TYPE_CHECKING:
     from stead.service.mix import Source
     from stead.store.allocations import NewInventories
     from stead.store.protocol.clock import Clock
-    from stead.store.protocol.connections import PoolState
-    from stead.store.protocol.store import Store, Transaction
+    from stead.store.protocol.store import PoolState, Store, Transaction
 
     Asked = tuple[str, Hashable]
     """The text of a request, and the versions at which it was asked. Both determine the request and its form."""

@@ -147,7 +147,7 @@ def _opened() -> Iterator[Opened]:
         database = Path(directory) / "stead.db"
         if _template is not None:
             database.write_bytes(_template)
-        with silenced("stead.store.protocol.connections"):  # that a crash of the machine loses claims
+        with silenced("stead.store.sql.dialects"):  # that a crash of the machine loses claims
             opened = start(directory, is_durable=False)
         undoing.callback(opened.close)
         if _template is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from stead.store.protocol.connections import Connections
+from stead.store.protocol.store import Connections
 from stead.store.sql.dialects import dialect_of
 from tests.rooms.store.books import Books, fresh_uuid
 

@@ -9,7 +9,7 @@ import pytest
 
 from stead import application
 from stead.config import load
-from stead.store.protocol.connections import NotDurable
+from stead.store.sql.dialects import NotDurable
 from tests.conftest import write_configuration
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),  # PyMySQL, when nobody answers it
 ]
 
-LOGGER = "stead.store.protocol.connections"
+LOGGER = "stead.store.sql.dialects"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 import sqlalchemy as sa
 
-from stead.store.protocol import connections
+from stead.store.protocol import store
 from stead.store.tables import allocations
 from tests.conftest import open_door, write_configuration
 from tests.servers.stead import serving
@@ -177,8 +177,8 @@ def health(api: Api) -> tuple[int, str]:
 def test_a_full_disk_is_noticed_without_a_client_that_writes(
     way: Way, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "TRUSTED_SECONDS", 0.0)  # each probe of health is one of the database
-    monkeypatch.setattr(connections, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(store, "TRUSTED_SECONDS", 0.0)  # each probe of health is one of the database
+    monkeypatch.setattr(store, "PAUSE_SECONDS", 0.0)
     with ExitStack() as ends:
         url, full = way(tmp_path, ends)
         api = Api(ends.enter_context(open_door(tmp_path, url)))

@@ -10,7 +10,7 @@ import pytest
 from stead import application
 from stead.config import load
 from stead.service.service import Service
-from stead.store.protocol.connections import NotWritable
+from stead.store.sql.dialects import NotWritable
 from tests.conftest import open_door, write_configuration
 from tests.servers.stead import serving
 from tests.system.api.client import Api, http_door

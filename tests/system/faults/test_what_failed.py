@@ -147,7 +147,7 @@ class TestAStart:
 def test_an_outage_is_two_lines_of_the_log_however_many_requests_fail(
     tmp_path: Path, victim: Victim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="stead.store.protocol.connections")
+    caplog.set_level(logging.INFO, logger="stead.store.protocol.store")
     with open_door(tmp_path, victim.url) as door:
         api = Api(door)
         api.create_trait()
@@ -159,7 +159,7 @@ def test_an_outage_is_two_lines_of_the_log_however_many_requests_fail(
         when_back(lambda: api.get("/traits"))
         wait_until(lambda: "answers again" in caplog.text)
         when_back(lambda: api.put("/traits/CUSTOM_OUTAGE"))
-    lines = [line.getMessage() for line in caplog.records if line.name == "stead.store.protocol.connections"]
+    lines = [line.getMessage() for line in caplog.records if line.name == "stead.store.protocol.store"]
     lines = [line for line in lines if "fsync" not in line]  # which the test's own server does without
     reads = [line for line in lines if "accepts writes" not in line]
     assert re.match("The database does not answer: ", reads[0])

@@ -225,7 +225,7 @@ def site(work: int, *, longest_body: int = 1 << 24) -> Iterator[Site]:
         database = Path(directory) / "stead.db"
         if _template:
             database.write_bytes(_template[0])
-        with pytest.MonkeyPatch.context() as environment, silenced("stead.store.protocol.connections"):
+        with pytest.MonkeyPatch.context() as environment, silenced("stead.store.sql.dialects"):
             environment.setenv("OS_STEAD__MAX_CANDIDATE_WORK", str(work))
             environment.setenv("OS_STEAD__MAX_BODY_SIZE", str(longest_body))
             opened = embedded.start(directory, is_durable=False)

@@ -1,6 +1,6 @@
 """Begin, retry, tick and commit: every write of the service, and every read that needs the database.
 
-Source: "The write and refresh protocol", docs/protocol.md (rules 2 and 6 to 8).
+Source: "The write and refresh protocol", docs/protocol.md (rules 2, 6 to 8 and 12).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -31,13 +31,13 @@ from stead.store.protocol.clock import (
     earlier_stamps,
     tick,
 )
-from stead.store.protocol.connections import Breaks, Connections, Outage, PoolState, Writability, write_and_remove
 from stead.store.sql import statements
 from stead.store.sql.dialects import Database, dialect_of
-from stead.store.sql.statements import LISTED, Query, Swap, failure, value
+from stead.store.sql.statements import LISTED, Query, Swap, value
 from stead.store.tables import (
     provider_generation,
     resource_providers,
+    stead_change_log,
     stead_epoch,
     stead_provider_change,
     stead_usage,
@@ -45,7 +45,7 @@ from stead.store.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from sqlalchemy.engine import Connection, Engine
@@ -752,71 +752,183 @@ def renew_epoch(tx: Transaction) -> str:
     return epoch
 
 
-# One connection, kept for snapshots: borrowing one from the pool each time would cost more than its statements.
+# The server behind the connections: whether it is still the same, answers, and accepts writes.
+#
+# After a failover or a restore, an address may lead to another server, whose clock may look as if it had only
+# advanced. The server is identified once for each connection, since it cannot change within one. A broken connection
+# is a hint that the server may have changed, whichever connection broke.
 
 
-class KeptConnection:
-    """Opened at first use, and again after an error or when it is too old. One user at a time."""
+_IDENTITY = "stead identity"
 
-    def __init__(self, store: Store) -> None:
-        """Connect to nothing yet."""
-        self._store = store
-        self._connection: Connection | None = None
-        self._old_at = 0.0
-        self._broken = 0
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """The connection, in a transaction that has read nothing yet. SQLAlchemy does not know of the transaction.
+class PoolState(NamedTuple):
+    """Connections of a pool: in use, requests waiting for one, and the maximum number of open ones."""
+
+    in_use: int
+    idle: int
+    most: int
+
+    @classmethod
+    def of(cls, engine: Engine) -> PoolState:
+        """The state of the pool of *engine*."""
+        pool = engine.pool
+        assert isinstance(pool, sa.QueuePool)
+        return cls(pool.checkedout(), pool.checkedin(), pool.size() + pool._max_overflow)  # noqa: SLF001  # no other way
+
+
+class Breaks:
+    """The connections that broke, or could not be made, under one request.
+
+    A proxy or the server may have closed a connection while it was idle, which shows only at the next statement. The
+    server can have executed nothing, so the request starts again on another connection.
+
+    The number is bounded: a statement that ends the server's process must not end it again and again. So is the time.
+    """
+
+    _MOST = 2
+    _SECONDS = 5.0
+
+    def __init__(self) -> None:
+        """Begin with the request."""
+        self._count = 0
+        self._until = time.monotonic() + self._SECONDS
+
+    def may_reconnect(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether *error* is that of a connection, not of a statement, and another connection may do better."""
+        if not error.connection_invalidated and error.statement is not None:
+            return False
+        self._count += 1
+        return self._count <= self._MOST and time.monotonic() < self._until
+
+
+class Connections:
+    """Monitors the connections of a store."""
+
+    def __init__(self, dialect: Dialect, refresher: Engine, others: Iterable[Engine]) -> None:
+        """Start to monitor."""
+        self.broken = 0
+        """Number of connections that have broken so far."""
+        self._dialect = dialect
+        self._pooled = tuple(others)
+        sa.event.listen(refresher, "connect", self._identify)
+        for engine in (refresher, *self._pooled):
+            sa.event.listen(engine, "invalidate", self._count)
+
+    @staticmethod
+    def server_of(connection: Connection) -> Hashable:
+        """An identifier of the server that a connection of the refresher reached."""
+        identity: Hashable = connection.info[_IDENTITY]
+        return identity
+
+    def _identify(self, connection: Any, record: Any) -> None:
+        record.info[_IDENTITY] = self._dialect.identity(connection)
+
+    def _count(self, *_: object) -> None:
+        """Discard the whole pool when a connection breaks: others are usually broken too, and one error is enough."""
+        self.broken += 1
+        for engine in self._pooled:
+            engine.dispose()
+
+
+# Whether the database accepts writes: the result of the last write, or of a small test write that leaves no rows.
+#
+# A full disk or a read-only server still answers every read, so only a write can tell.
+
+
+TRUSTED_SECONDS = 60.0
+"""Time for which a successful write proves that writes are possible."""
+
+PAUSE_SECONDS = 5.0
+"""Time from a refused write to the next test write, and between test writes."""
+
+_ROWS = 200
+"""Rows of a test write: about 16 KiB, which does not fit on a full disk once the free space in pages is used up."""
+
+
+class Outage:
+    """A time in which the database failed. Its begin, each new cause and its end are logged once, not per request.
+
+    Attributes:
+        since: when it began; None while the database does what it is told to, so that :meth:`over` would do nothing.
+    """
+
+    def __init__(self, end: str) -> None:
+        """*end* is what the log says when it is over."""
+        self._end = end
+        self._lock = threading.Lock()
+        self.since: float | None = None
+        self._cause = ""
+
+    def failed(self, cause: str, details: str) -> None:
+        """The database failed because of *cause*; *details* may differ from request to request."""
+        with self._lock:
+            if self.since is None:
+                self.since = time.monotonic()
+            elif cause == self._cause:
+                return
+            self._cause = cause
+        _log.warning("%s: %s", cause, details)
+
+    def over(self) -> None:
+        """The database did what it was told to."""
+        if self.since is None:
+            return  # without the lock: this is what every request meets
+        with self._lock:
+            since, self.since = self.since, None
+        if since is not None:
+            _log.info("%s, after %.0f s", self._end, time.monotonic() - since)
+
+
+class Writability:
+    """The write status of one database, as far as this process knows it."""
+
+    def __init__(self) -> None:
+        """Start without any write."""
+        self._lock = threading.Lock()
+        self._succeeded = float("-inf")
+        self._probed = float("-inf")
+        self._problem: str | None = None
+
+    def succeeded(self) -> None:
+        """A write was committed."""
+        self._succeeded, self._problem = time.monotonic(), None
+
+    def failed(self, error: Unavailable) -> None:
+        """The database refused a write."""
+        self._problem, self._probed = str(error), time.monotonic()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a write succeeded recently, and none has failed since."""
+        return self._problem is None and time.monotonic() - self._succeeded < TRUSTED_SECONDS
+
+    def require(self, probe: Callable[[], None]) -> None:
+        """Test by a write, unless a write succeeded recently or a test failed a few seconds ago.
+
+        Args:
+            probe: commits `write_and_remove`.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: the database failed.
+            Unavailable: the database rejects writes.
         """
-        connection = self._working()
-        try:
-            self._begin(connection)
-            yield connection
-        except BaseException:
-            # Also if the caller failed: its transaction is open, and the next snapshot must not continue it.
-            self.close()
-            raise
-        self._end(connection)
+        with self._lock:
+            if self.is_known:
+                return
+            problem = self._problem
+            if problem is not None and time.monotonic() - self._probed < PAUSE_SECONDS:
+                raise Unavailable(problem)
+            # Before the test: after a failed write, one request tests, and the others report the problem meanwhile.
+            self._probed = time.monotonic()
+        # Without the lock: a database that hangs must not make other requests wait for this one.
+        probe()
 
-    def _working(self) -> Connection:
-        if self._connection is not None and self._is_doubtful(self._connection):
-            self.close()
-        if self._connection is None:
-            broken = self._store.connections.broken  # before it connects: one that breaks meanwhile makes this doubtful
-            self._connection = self._store.refresher.connect()
-            self._old_at = time.monotonic() + self._store.connection_seconds
-            self._broken = broken
-        return self._connection
 
-    def _is_doubtful(self, connection: Connection) -> bool:
-        """Whether it is too old, another connection broke, or its address leads to another server."""
-        return (
-            time.monotonic() > self._old_at
-            or self._store.connections.broken != self._broken
-            or self._store.dialect.leads_elsewhere(connection.connection)
-        )
-
-    def _begin(self, connection: Connection) -> None:
-        try:
-            self._store.dialect.begin(connection.connection)
-        except connection.dialect.loaded_dbapi.Error as error:
-            raise failure(connection, error, "BEGIN") from error
-
-    def _end(self, connection: Connection) -> None:
-        try:
-            connection.connection.commit()
-        except connection.dialect.loaded_dbapi.Error as error:
-            # What was read is of one snapshot all the same. The failure counts as a broken connection.
-            failure(connection, error, "COMMIT")
-            self.close()
-
-    def close(self) -> None:
-        """Close the connection, if there is one; the next snapshot opens another."""
-        # Forgotten first: if closing fails, the next snapshot must not use it.
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+def write_and_remove(connection: Connection) -> None:
+    """Insert some rows into the change log and delete them in the same transaction, so that no reader sees them."""
+    log = stead_change_log.c
+    uuids = [str(uuid4()) for _ in range(_ROWS)]
+    connection.execute(
+        sa.insert(stead_change_log), [{"slot": 0, "tick": -1, "uuid": uuid, "kind": 0} for uuid in uuids]
+    )
+    connection.execute(sa.delete(stead_change_log).where(log.slot == 0, log.tick == -1, log.uuid.in_(uuids)))
