@@ -12,8 +12,8 @@ from scripts import commands, library, packages, reference
 from scripts.diagrams import DIAGRAMS
 from stead.api.app import NOBODY, routes
 from stead.api.bodies import Owner
-from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.openapi import document
+from stead.api.request import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.versions import Microversion, SteadVersion, Step, name_of
 from stead.auth.policy import BASE_RULES, list_rules
 from stead.config import list_opts

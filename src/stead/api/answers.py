@@ -19,7 +19,7 @@ import falcon
 import orjson
 
 from stead import __version__
-from stead.api.request import quality
+from stead.api.request import UNDEFINED, Problem, Refused, quality
 from stead.api.validation import shorten
 from stead.api.versions import NEWEST, V
 from stead.catalog.listing import Listing
@@ -297,8 +297,6 @@ def _form(version: Microversion, prefix: str) -> ProviderForm:
 # Source: "Errors", docs/api.md. The last line of ``detail`` is the message, and some clients show only that line.
 
 
-UNDEFINED = "placement.undefined_code"
-
 TITLES_AND_SENTENCES = {
     400: (
         "Bad Request",
@@ -322,17 +320,6 @@ TITLES_AND_SENTENCES = {
 }
 
 _MARKUP = re.compile(r"</?[A-Za-z!][^<>]*>")
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An error answer, ready to be written. ``more`` are further fields of the JSON error object."""
-
-    status: int
-    message: str
-    code: str = UNDEFINED
-    headers: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, object] = field(default_factory=dict)
 
 
 def _in_one_line(text: str) -> str:
@@ -460,21 +447,6 @@ def race(doing: str) -> Rows:
 
 class MalformedBody(domain.BadRequest):
     """The body is not JSON, or does not have the form that the route requires."""
-
-
-class Refused(Exception):
-    """The HTTP layer refuses the request because of its path, method, media types, version or headers."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        more: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.problem = Problem(status, message, headers=headers or {}, more=more or {})
 
 
 class Worded(Exception):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stead.api import answers
 from stead.api.bodies import Owner
-from stead.api.gates import App, Negotiation, Router, Sizes
-from stead.api.request import Request
+from stead.api.request import App, Negotiation, Request, Router, Sizes
 from stead.api.resources.allocation_candidates import AllocationCandidates, Explanations
 from stead.api.resources.allocations import (
     Allocations,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
-from stead.api.answers import MalformedBody, Refused
-from stead.api.gates import counts_at_most, most_values
-from stead.api.request import BodyIncomplete, BodyTooLong
+from stead.api.answers import MalformedBody
+from stead.api.request import BodyIncomplete, BodyTooLong, Refused, counts_at_most, most_values
 from stead.api.validation import MOMENT, ONE_LINE, STORABLE, Schema, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.claim import UNCHANGED, UNCHECKED, Claim, Lease, OnExpiry

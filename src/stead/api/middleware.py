@@ -14,9 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from stead.api.answers import ASK_THE_OPERATORS, Problem, problem_of, write
-from stead.api.gates import EVENTS
-from stead.api.request import REQUEST_ID_KEY, Request, Response
+from stead.api.answers import ASK_THE_OPERATORS, problem_of, write
+from stead.api.request import EVENTS, REQUEST_ID_KEY, Problem, Request, Response
 from stead.auth.authentication import Credentials
 from stead.domain.errors import Unavailable
 from stead.observe.log import RequestContext, WorkingOn

@@ -9,18 +9,18 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from stead.api.answers import TITLES_AND_SENTENCES, UNDEFINED, problem_of, rows_of
-from stead.api.gates import Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
+from stead.api.answers import TITLES_AND_SENTENCES, problem_of, rows_of
 from stead.api.operations import ERRORS, EXAMPLES, OPERATIONS, PATH_PARAMETERS, SCHEMAS, STRANGER
 from stead.api.query.candidates import GROUP_KEYS
+from stead.api.request import UNDEFINED, Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, stead_since
 from stead.api.versions import NEWEST, V, name_of
 from stead.domain.errors import Forbidden, SteadError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stead.api.gates import Gate
     from stead.api.operations import Operation
+    from stead.api.request import Gate
     from stead.api.validation import Schema
 
 Json = dict[str, Any]

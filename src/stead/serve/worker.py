@@ -206,12 +206,12 @@ class ApiRoutes:
     def __init__(self, prefix: str, longest_body: int) -> None:
         """*prefix* begins with a slash, or is empty; *longest_body* is in bytes."""
         # Not with the module: the main process imports it, and would load the API and the engine for nothing.
-        from stead.api import gates
+        from stead.api.request import longest_body as limit_of
         from stead.auth.sessions import session_in
 
         self._prefix = prefix
         self._longest = longest_body
-        self._limit_of = gates.longest_body
+        self._limit_of = limit_of
         self._session_in = session_in
 
     def lane(self, request: Request) -> Lane:

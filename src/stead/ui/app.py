@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import falcon
 
-from stead.api.answers import ASK_THE_OPERATORS, Refused, problem_of
+from stead.api.answers import ASK_THE_OPERATORS, problem_of
 from stead.api.middleware import FrontRouter
-from stead.api.request import Request, Response
+from stead.api.request import Refused, Request, Response
 from stead.auth.authentication import Credentials
 from stead.domain.errors import Forbidden, SteadError
 from stead.store.extensions import ended_sessions

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-from stead.api.answers import Problem, Refused, write
-from stead.api.request import BodyIncomplete, BodyTooLong, Request, Response
+from stead.api.answers import write
+from stead.api.request import BodyIncomplete, BodyTooLong, Problem, Refused, Request, Response
 from stead.auth import authentication, sessions
 from stead.domain.errors import Forbidden, Unavailable
 

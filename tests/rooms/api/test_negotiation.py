@@ -2,8 +2,7 @@
 
 import pytest
 
-from stead.api.answers import Refused
-from stead.api.gates import agree
+from stead.api.request import Refused, agree
 from tests.system.api.client import Api, wsgi_door
 
 

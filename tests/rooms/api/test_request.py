@@ -7,8 +7,7 @@ import pytest
 from falcon.testing import create_environ
 
 from stead.api.answers import install
-from stead.api.gates import App
-from stead.api.request import Request
+from stead.api.request import App, Request
 from tests.system.api.client import NEWEST, Api, wsgi_door
 
 

@@ -4,9 +4,8 @@ import pytest
 from falcon.testing import create_environ
 
 from stead.api.app import create_app
-from stead.api.gates import METHODS, Allowed, JsonAnswer, JsonBody, Router, Since, gates_of
 from stead.api.middleware import RequestLog
-from stead.api.request import Request
+from stead.api.request import METHODS, Allowed, JsonAnswer, JsonBody, Request, Router, Since, gates_of
 from stead.api.versions import ALL_FEATURES, S, V
 from tests.system.api.client import NEWEST, Api, wsgi_door
 

@@ -14,9 +14,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from scripts.docs import DOCS, the_routes
 from stead.api.answers import shorten
-from stead.api.gates import Router
 from stead.api.openapi import document
 from stead.api.operations import OPERATIONS
+from stead.api.request import Router
 from tests.system.api.client import NEWEST, Answer, Api, Provider, fresh_custom, fresh_name, fresh_uuid, holding
 
 pytestmark = pytest.mark.one_database

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from scripts.docs import the_routes
-from stead.api.gates import METHODS, Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, longest_body, stead_since
+from stead.api.request import METHODS, Allowed, JsonAnswer, JsonBody, Router, Since, gates_of, longest_body, stead_since
 from stead.api.versions import NEWEST, NEWEST_STEAD
 
 if TYPE_CHECKING:

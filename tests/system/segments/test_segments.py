@@ -14,7 +14,7 @@ import pytest
 
 from lanes_testing.segments import connect, send_cut
 from scripts.docs import the_routes
-from stead.api.gates import Router
+from stead.api.request import Router
 from tests.servers.certificates import Certificate, certified_for_localhost
 from tests.system.segments.cases import cases
 from tests.system.segments.runs import DOORS, WORKERS, boundaries, opened, send_all

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.answers import Answer, Rows, answer, answer_in_pieces, answering
 from stead.api.bodies import UUID, strict_object
-from stead.api.gates import allowed, json_answer, require_groups, since
 from stead.api.query.candidates import request_of, without_flavor
+from stead.api.request import allowed, json_answer, require_groups, since
 from stead.api.versions import S, V
 from stead.candidates.explain import Constraint
 from stead.candidates.render import Form

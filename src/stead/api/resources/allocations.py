@@ -13,7 +13,6 @@ from stead.api.answers import (
     Answer,
     Field,
     MalformedBody,
-    Refused,
     Shape,
     answer,
     answer_nothing,
@@ -40,10 +39,9 @@ from stead.api.bodies import (
     read_body,
     strict_object,
 )
-from stead.api.gates import allowed, json_answer, json_body, require_allocations, since
 from stead.api.query import candidates
 from stead.api.query.candidates import PROVIDER_REFERENCE, Pairs
-from stead.api.request import normalised_uuid
+from stead.api.request import Refused, allowed, json_answer, json_body, normalised_uuid, require_allocations, since
 from stead.api.resources.inventories import asked_project, project_of
 from stead.api.validation import MOMENT, ONE_LINE, STRICT_UUIDS, Schema, Validator
 from stead.api.versions import S, V, Versioned

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from stead.api.answers import NOW, answer, mark_modified
-from stead.api.gates import EVENTS, JSON, allowed, json_or_events
 from stead.api.query.candidates import Pairs
-from stead.api.request import quality
+from stead.api.request import EVENTS, JSON, allowed, json_or_events, quality
 from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals

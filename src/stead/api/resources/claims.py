@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.answers import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Refused, Rows, answer, answering
+from stead.api.answers import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Rows, answer, answering
 from stead.api.bodies import CONSUMER_FIELDS, LEASE_OPTIONS, UUID, Body, build_lease, read_body, strict_object
-from stead.api.gates import allowed, json_body, require_claims, require_groups
 from stead.api.query.candidates import request_of
-from stead.api.request import normalised_uuid
+from stead.api.request import Refused, allowed, json_body, normalised_uuid, require_claims, require_groups
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
 from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE, shown_end

@@ -32,9 +32,8 @@ from stead.api.bodies import (
     show_inventory,
     strict_object,
 )
-from stead.api.gates import allowed, json_answer, json_body, since
 from stead.api.query.candidates import Pairs
-from stead.api.request import find_provider
+from stead.api.request import allowed, find_provider, json_answer, json_body, since
 from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.errors import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, get_args
 
 from stead.api.answers import answer, answer_nothing
 from stead.api.bodies import strict_object
-from stead.api.gates import allowed, json_answer
 from stead.api.query.candidates import Pairs
+from stead.api.request import allowed, json_answer
 from stead.api.validation import Schema, Validator
 from stead.api.versions import S
 from stead.service.mix import Source

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stead.api.answers import answer
-from stead.api.gates import json_answer
+from stead.api.request import json_answer
 from stead.api.versions import S
 
 if TYPE_CHECKING:

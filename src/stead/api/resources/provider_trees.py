@@ -21,11 +21,10 @@ from stead.api.bodies import (
     show_inventory,
     strict_object,
 )
-from stead.api.gates import allowed, json_answer, json_body, require_tree_providers
 from stead.api.query import candidates
 from stead.api.query.candidates import Pairs
 from stead.api.query.providers import parse_tree_query
-from stead.api.request import normalised_uuid
+from stead.api.request import allowed, json_answer, json_body, normalised_uuid, require_tree_providers
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.tree_columns import column_texts
 from stead.api.tree_text import state_object, totals_texts, tree_texts, whole_text

@@ -24,9 +24,8 @@ from stead.api.answers import (
     race,
 )
 from stead.api.bodies import GENERATION, Body, read_body, strict_object
-from stead.api.gates import allowed, by_version, json_answer, json_body, since
 from stead.api.query.candidates import Pairs
-from stead.api.request import find_provider
+from stead.api.request import allowed, by_version, find_provider, json_answer, json_body, since
 from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.changes import NameRow

@@ -8,12 +8,20 @@ from urllib.parse import urlencode
 
 import orjson
 
-from stead.api.answers import Answer, Refused, Rows, answer, answering
+from stead.api.answers import Answer, Rows, answer, answering
 from stead.api.bodies import INVENTORY_FIELDS, TOTAL, UUID, Body, mapping, read_body, strict_object
-from stead.api.gates import allowed, json_answer, json_body, require_claims, require_groups
 from stead.api.query.candidates import INVALID, Pairs, parse_order, request_of
 from stead.api.query.headroom import parse_advice, parse_improvement
-from stead.api.request import is_like, normalised_uuid
+from stead.api.request import (
+    Refused,
+    allowed,
+    is_like,
+    json_answer,
+    json_body,
+    normalised_uuid,
+    require_claims,
+    require_groups,
+)
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom

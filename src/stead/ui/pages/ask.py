@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from stead.api.answers import Refused
-from stead.api.gates import require_allocations, require_groups
 from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, Pairs, parse_candidate_request, with_flavor
-from stead.api.request import is_strict, normalised_uuid
+from stead.api.request import Refused, is_strict, normalised_uuid, require_allocations, require_groups
 from stead.api.resources.allocation_candidates import finder
 from stead.api.resources.allocations import query_of
 from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD

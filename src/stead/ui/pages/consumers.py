@@ -9,9 +9,8 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from stead.api.answers import Refused
 from stead.api.query.candidates import Pairs
-from stead.api.request import normalised_uuid
+from stead.api.request import Refused, normalised_uuid
 from stead.domain.errors import AllocationsNotFound
 from stead.domain.request import Page
 from stead.store import allocations, consumer_listing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import falcon
 
-from stead.api.answers import Refused
+from stead.api.request import Refused
 from stead.auth import tokens
 from stead.auth.attempts import TooManyAttempts
 from stead.auth.sessions import end_of, find_session
