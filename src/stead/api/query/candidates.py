@@ -35,12 +35,14 @@ from stead.domain.request import (
     Terms,
 )
 from stead.process.runtime import cached_if_short
+from stead.store.extensions.flavors import find as find_flavor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from stead.api.versions import Step
     from stead.domain.request import Flavor, Order
+    from stead.service.service import Service
 
     Flavors = Callable[[str], Flavor | None]
     """Finds a flavor by its name."""
@@ -502,6 +504,19 @@ BESIDE = RESTRICTING | {"root_required", "in_tree", "in_subtree", "order_by", "l
 
 NOT_STORED = ("flavor", "limit", "marker")
 """Parameters that a flavor cannot have."""
+
+
+def finder(service: Service) -> Callable[[str], Flavor | None]:
+    """Finds flavors by name in the database, each once for one request."""
+    # Not a `cache`: to make one takes longer than the rest of a request that names no flavor.
+    flavor_of: dict[str, Flavor | None] = {}
+
+    def find(name: str) -> Flavor | None:
+        if name not in flavor_of:
+            flavor_of[name] = service.read(find_flavor, name)
+        return flavor_of[name]
+
+    return find
 
 
 def with_flavor(pairs: Pairs, flavors: Flavors | None) -> Pairs:

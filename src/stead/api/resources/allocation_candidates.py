@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.answers import Answer, Rows, answer, answer_in_pieces, answering
 from stead.api.bodies import UUID, strict_object
-from stead.api.query.candidates import request_of, without_flavor
+from stead.api.query.candidates import finder, request_of, without_flavor
 from stead.api.request import allowed, json_answer, require_groups, since
 from stead.api.versions import S, V
 from stead.candidates.explain import Constraint
 from stead.candidates.render import Form
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
-from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stead.api.request import Request, Response
     from stead.api.validation import Schema
     from stead.api.versions import Microversion
     from stead.candidates.explain import Choice, Count, Explanation, Lost, Miss, Relaxation, Step
     from stead.catalog.snapshot import Snapshot
     from stead.domain.limits import RequestLimits
-    from stead.domain.request import Flavor
     from stead.service.service import Service
 
 
@@ -48,19 +44,6 @@ def form_of(version: Microversion) -> Form:
         summary_all_classes=version >= V.WHOLE_SUMMARIES,
         summary_tree=version >= V.NESTED_CANDIDATES,
     )
-
-
-def finder(service: Service) -> Callable[[str], Flavor | None]:
-    """Finds flavors by name in the database, each once for one request."""
-    # Not a `cache`: to make one takes longer than the rest of a request that names no flavor.
-    flavor_of: dict[str, Flavor | None] = {}
-
-    def find(name: str) -> Flavor | None:
-        if name not in flavor_of:
-            flavor_of[name] = service.read(flavors.find, name)
-        return flavor_of[name]
-
-    return find
 
 
 class AllocationCandidates:

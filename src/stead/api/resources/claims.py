@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from stead.api.answers import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Rows, answer, answering
 from stead.api.bodies import CONSUMER_FIELDS, LEASE_OPTIONS, UUID, Body, build_lease, read_body, strict_object
-from stead.api.query.candidates import request_of
+from stead.api.query.candidates import finder, request_of
 from stead.api.request import Refused, allowed, json_body, normalised_uuid, require_claims, require_groups
 from stead.api.resources import allocation_candidates
-from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES, finder
+from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE, shown_end
 from stead.api.versions import S, V, Versioned
 from stead.domain.claim import ClaimRequest, first_generation

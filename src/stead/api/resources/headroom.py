@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from stead.api.answers import answer, answering
 from stead.api.bodies import UUID, mapping, strict_object
 from stead.api.query import candidates
-from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs
+from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs, finder
 from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
 from stead.api.request import allowed, json_answer, require_groups
 from stead.api.resources import allocation_candidates
-from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder
+from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES
 from stead.api.validation import MOMENT
 from stead.api.versions import S
 from stead.candidates.explain import Constraint

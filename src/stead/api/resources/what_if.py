@@ -10,7 +10,7 @@ import orjson
 
 from stead.api.answers import Answer, Rows, answer, answering
 from stead.api.bodies import INVENTORY_FIELDS, TOTAL, UUID, Body, mapping, read_body, strict_object
-from stead.api.query.candidates import INVALID, Pairs, parse_order, request_of
+from stead.api.query.candidates import INVALID, Pairs, finder, parse_order, request_of
 from stead.api.query.headroom import parse_advice, parse_improvement
 from stead.api.request import (
     Refused,
@@ -23,7 +23,7 @@ from stead.api.request import (
     require_groups,
 )
 from stead.api.resources import allocation_candidates
-from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, finder, form_of
+from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
 from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
 
-from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, Pairs, parse_candidate_request, with_flavor
+from stead.api.query.candidates import GROUP_KEYS, REQUEST_KEYS, Pairs, finder, parse_candidate_request, with_flavor
 from stead.api.request import Refused, is_strict, normalised_uuid, require_allocations, require_groups
-from stead.api.resources.allocation_candidates import finder
 from stead.api.resources.allocations import query_of
 from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD
 from stead.auth.authentication import Credentials
