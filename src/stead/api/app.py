@@ -18,14 +18,12 @@ from stead.api.resources.allocations import (
 )
 from stead.api.resources.changes import Changes
 from stead.api.resources.claims import Claims
-from stead.api.resources.flavors import Flavors, OneFlavor
+from stead.api.resources.flavors import Flavors, Mix, OneFlavor
 from stead.api.resources.headroom import HeadroomOfRequest
 from stead.api.resources.inventories import Inventories, OneClass, ProviderUsages, Usages
-from stead.api.resources.mix import Mix
-from stead.api.resources.openapi import OpenApi
 from stead.api.resources.provider_trees import ProviderStates, ProviderTrees
 from stead.api.resources.resource_providers import OneProvider, ProviderAggregates, Providers
-from stead.api.resources.root import Root
+from stead.api.resources.root import OpenApi, Root
 from stead.api.resources.traits import OneResourceClass, OneTrait, ProviderTraits, ResourceClasses, Traits
 from stead.api.resources.what_if import AdviceForRequest, WhatIfs
 from stead.domain.claim import NOBODY

@@ -33,7 +33,6 @@ from stead.api.resources import (
     claims,
     flavors,
     inventories,
-    mix,
     provider_trees,
     resource_providers,
     traits,
@@ -539,8 +538,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("DELETE", "/flavors/{name}"): Operation({204: None}, errors=(NO_FLAVOR,)),
     ("GET", "/mix"): Operation(
-        {200: strict_object({"mix": mix.MIX})},
-        query=mix.NO_KEYS.schema,
+        {200: strict_object({"mix": flavors.MIX})},
+        query=flavors.NO_KEYS.schema,
         errors=(domain.InvalidQuery("Invalid query string parameters: …"),),
     ),
     ("DELETE", "/mix"): Operation({204: None}),

@@ -1,10 +1,10 @@
-"""``/flavors`` and ``/flavors/{name}``: candidate queries that are stored by name."""
+"""``/flavors`` and ``/flavors/{name}``: candidate queries by name; ``/mix``: the requests that the site is to serve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from stead.api.answers import MalformedBody, answer, answer_nothing, answering, locate
 from stead.api.bodies import LINKS, Body, read_body, strict_object
@@ -16,6 +16,7 @@ from stead.api.validation import ONE_LINE, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import FlavorNotFound, InvalidQuery
 from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor
+from stead.service.mix import Source
 from stead.store.extensions import flavors
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stead.domain.request import CandidateRequest
     from stead.service.flavors import Found
     from stead.service.service import Service
+
 
 Json = dict[str, Any]
 
@@ -235,4 +237,44 @@ class OneFlavor:
         """Delete a flavor."""
         self._service.write(flavors.delete, name)
         self._service.forget_mix()
+        answer_nothing(resp)
+
+
+# ``/mix``: the requests that the site is to serve, which the order ``headroom`` leaves room for.
+
+
+_FORM = strict_object(
+    {"query": {"type": "string"}, "flavor": {"type": ["string", "null"]}, "share": {"type": "number"}}
+)
+MIX: Schema = strict_object(
+    {
+        "source": {"type": "string", "enum": list(get_args(Source))},
+        "forms": {"type": "array", "items": _FORM},
+    }
+)
+
+NO_KEYS = Validator({"type": "object", "additionalProperties": False, "properties": {}})
+"""Validates that a query has no keys."""
+
+
+class Mix:
+    """`/mix`: the present mix, and the counts that it is learned from. Requires `stead` 1.2."""
+
+    stead_since = S.HEADROOM_ORDER
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @json_answer
+    @allowed("stead:mix:show")
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show the mix that the order headroom leaves room for."""
+        Pairs.of(req).require(NO_KEYS)
+        source, parts = self._service.parts_of_mix()
+        answer(req, resp, {"mix": {"source": source, "forms": [part._asdict() for part in parts]}})
+
+    @allowed("stead:mix:delete")
+    def on_delete(self, _req: Request, resp: Response) -> None:
+        """Delete the counts that the mix is learned from."""
+        self._service.forget_learned()
         answer_nothing(resp)
