@@ -19,8 +19,8 @@ import falcon
 import orjson
 
 from stead import __version__
+from stead.api.bodies import shorten
 from stead.api.request import UNDEFINED, Problem, Refused, quality
-from stead.api.validation import shorten
 from stead.api.versions import NEWEST, V
 from stead.catalog.listing import Listing
 from stead.domain import errors as domain
@@ -443,10 +443,6 @@ def race(doing: str) -> Rows:
     """The row of a route on which a write that lost every race returns 409 instead of 503."""
     again = "Another thread concurrently updated the resource provider data. Please retry your update"
     return {domain.ConcurrentUpdate: Answer(409, CONCURRENT_UPDATE, f"{doing}: {again}")}
-
-
-class MalformedBody(domain.BadRequest):
-    """The body is not JSON, or does not have the form that the route requires."""
 
 
 class Worded(Exception):

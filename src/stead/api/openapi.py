@@ -19,9 +19,9 @@ from stead.domain.errors import Forbidden, SteadError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stead.api.bodies import Schema
     from stead.api.operations import Operation
     from stead.api.request import Gate
-    from stead.api.validation import Schema
 
 Json = dict[str, Any]
 

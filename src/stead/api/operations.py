@@ -16,10 +16,12 @@ from stead.api.bodies import (
     INVENTORY_FIELDS,
     LEASE_OPTIONS,
     LINKS,
+    MOMENT,
     RESOURCES,
     TOTAL,
     UUID,
     UUID_KEY,
+    Schema,
     consumer,
     mapping,
     strict_object,
@@ -43,7 +45,6 @@ from stead.api.resources import provider_trees as provider_states
 from stead.api.resources import provider_trees as tree_document
 from stead.api.resources import what_if as advice_for_request
 from stead.api.resources.provider_trees import OUTCOME, OVERCOMMITTED, REMAINING
-from stead.api.validation import MOMENT, Schema
 from stead.api.versions import ALL_FEATURES, NEWEST, name_of
 from stead.domain import errors as domain
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME

@@ -20,7 +20,7 @@ from falcon.routing import map_http_methods
 from stead.api.versions import OLDEST, Agreed, Microversion, SteadVersion, Step, V, extent, header_of
 from stead.auth.authentication import Credentials
 from stead.candidates.engine import UNTIMED, Timed
-from stead.domain.errors import ProviderNotFound
+from stead.domain.errors import BadRequest, ProviderNotFound
 from stead.observe.metrics import NOTES_KEY
 from stead.process.runtime import cached_if_short
 
@@ -280,6 +280,10 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.problem = Problem(status, message, headers=headers or {}, more=more or {})
+
+
+class MalformedBody(BadRequest):
+    """The body is not JSON, or does not have the form that the route requires."""
 
 
 # The checks before routing: which versions apply, and whether the body headers are valid.

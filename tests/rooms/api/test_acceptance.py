@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stead.api.bodies import Body
+from stead.api.bodies import Body, Validator
 from stead.api.query import candidates, providers
 from stead.api.resources import allocations, changes, claims, inventories, resource_providers, traits
-from stead.api.validation import Validator
 from stead.api.versions import Agreed, Microversion, Versioned
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"

@@ -7,13 +7,13 @@ from stead.api.bodies import (
     ALLOCATIONS,
     CONSUMER_CHANGES,
     UUID_KEY,
+    Validator,
     build_wanted,
     consumer,
     consumers,
     mapping,
     strict_object,
 )
-from stead.api.validation import Validator
 from stead.api.versions import V
 from stead.domain.claim import UNCHECKED, Claim
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stead.api.bodies import Body
+from stead.api.bodies import Body, Validator, excerpt, shorten
 from stead.api.operations import OPERATIONS
 from stead.api.request import SMALL, counts_at_most, longest_body, most_values
-from stead.api.validation import Validator, excerpt, shorten
 from stead.api.versions import Versioned
 from stead.domain.limits import RequestLimits
 from tests.rooms.api.test_acceptance import RESOURCES, UUID

@@ -8,8 +8,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from stead.api.bodies import Validator
 from stead.api.operations import ERRORS, OPERATIONS
-from stead.api.validation import Validator
 from tests.system.api.client import NEWEST, REASONS, Answer
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlencode
 
+from stead.api.bodies import ONE_LINE, Validator
 from stead.api.request import is_like, normalised_uuid
-from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S, V, Versioned
 from stead.domain.errors import InvalidQuery, UnknownFlavor
 from stead.domain.names import RESOURCE_CLASS_NAME

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.query import candidates
 from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs, parse_candidate_request, whole_number
-from stead.api.validation import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.versions import S
 from stead.candidates.mixing import Part
 from stead.domain.errors import InvalidQuery

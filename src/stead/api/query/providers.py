@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from stead.api.bodies import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.query import candidates
 from stead.api.query.candidates import (
     BAD_VALUE,
@@ -24,7 +25,6 @@ from stead.api.query.candidates import (
     whole_number,
 )
 from stead.api.tree_text import FIELDS
-from stead.api.validation import ONE_LINE, STRICT_UUIDS, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S, V
 from stead.domain.errors import InvalidQuery
 from stead.domain.names import NamePattern

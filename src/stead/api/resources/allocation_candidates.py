@@ -15,8 +15,8 @@ from stead.candidates.render import Form
 from stead.domain.errors import UnknownClassInOrder, UnknownResourceClass
 
 if TYPE_CHECKING:
+    from stead.api.bodies import Schema
     from stead.api.request import Request, Response
-    from stead.api.validation import Schema
     from stead.api.versions import Microversion
     from stead.candidates.explain import Choice, Count, Explanation, Lost, Miss, Relaxation, Step
     from stead.catalog.snapshot import Snapshot

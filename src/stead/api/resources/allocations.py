@@ -12,7 +12,6 @@ from stead.api.answers import (
     NOW,
     Answer,
     Field,
-    MalformedBody,
     Shape,
     answer,
     answer_nothing,
@@ -27,10 +26,15 @@ from stead.api.bodies import (
     CONSUMER_CHANGES,
     EXTERNAL_ID,
     LEASE_OPTIONS,
+    MOMENT,
+    ONE_LINE,
+    STRICT_UUIDS,
     UUID,
     UUID_KEY,
     AllocationsBody,
     Body,
+    Schema,
+    Validator,
     build_inventories,
     build_wanted,
     consumer,
@@ -41,9 +45,17 @@ from stead.api.bodies import (
 )
 from stead.api.query import candidates
 from stead.api.query.candidates import PROVIDER_REFERENCE, Pairs
-from stead.api.request import Refused, allowed, json_answer, json_body, normalised_uuid, require_allocations, since
+from stead.api.request import (
+    MalformedBody,
+    Refused,
+    allowed,
+    json_answer,
+    json_body,
+    normalised_uuid,
+    require_allocations,
+    since,
+)
 from stead.api.resources.inventories import asked_project, project_of
-from stead.api.validation import MOMENT, ONE_LINE, STRICT_UUIDS, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import AllocationRefused, InventoryInUse, ProviderNotFound, UnknownResourceClass
 from stead.domain.moments import from_text, in_utc

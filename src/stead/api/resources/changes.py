@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from stead.api.answers import NOW, answer, mark_modified
+from stead.api.bodies import ONE_LINE, Validator
 from stead.api.query.candidates import Pairs
 from stead.api.request import EVENTS, JSON, allowed, json_or_events, quality
-from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import ALL_FEATURES, Agreed, S
 from stead.candidates.provider_trees import roots_of, tree_totals
 from stead.domain.errors import StartOver, Unavailable

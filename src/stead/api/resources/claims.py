@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from stead.api.answers import NOTHING_FITS, NOTHING_FOUND, Answer, MalformedBody, Rows, answer, answering
+from stead.api.answers import NOTHING_FITS, NOTHING_FOUND, Answer, Rows, answer, answering
 from stead.api.bodies import CONSUMER_FIELDS, LEASE_OPTIONS, UUID, Body, build_lease, read_body, strict_object
 from stead.api.query.candidates import finder, request_of
-from stead.api.request import Refused, allowed, json_body, normalised_uuid, require_claims, require_groups
+from stead.api.request import (
+    MalformedBody,
+    Refused,
+    allowed,
+    json_body,
+    normalised_uuid,
+    require_claims,
+    require_groups,
+)
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.resources.allocations import CHANGED, CONSUMER_TYPE, NO_TYPE, shown_end
@@ -21,9 +29,9 @@ from stead.domain.errors import InvalidQuery, NothingFits, NothingFound
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from stead.api.bodies import Schema
     from stead.api.query.candidates import Flavors
     from stead.api.request import Request, Response
-    from stead.api.validation import Schema
     from stead.domain.claim import Granted
     from stead.domain.limits import RequestLimits
     from stead.service.service import Service

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from stead.api.answers import MalformedBody, answer, answer_nothing, answering, locate
-from stead.api.bodies import LINKS, Body, read_body, strict_object
+from stead.api.answers import answer, answer_nothing, answering, locate
+from stead.api.bodies import LINKS, ONE_LINE, Body, Schema, Validator, read_body, strict_object
 from stead.api.query import candidates
 from stead.api.query.candidates import Pairs, parse_candidate_request, request_of, whole_number
-from stead.api.request import allowed, json_answer, json_body, require_groups
+from stead.api.request import MalformedBody, allowed, json_answer, json_body, require_groups
 from stead.api.resources.headroom import LIMIT, show_limit
-from stead.api.validation import ONE_LINE, Schema, Validator
 from stead.api.versions import S, V, Versioned
 from stead.domain.errors import FlavorNotFound, InvalidQuery
 from stead.domain.request import FLAVOR_NAME, FLAVOR_NAME_LENGTH, FLAVOR_QUERY_LENGTH, Flavor

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stead.api.answers import answer, answering
-from stead.api.bodies import UUID, mapping, strict_object
+from stead.api.bodies import MOMENT, UUID, mapping, strict_object
 from stead.api.query import candidates
 from stead.api.query.candidates import BAD_VALUE, INVALID, Pairs, finder
 from stead.api.query.headroom import parse_headroom, parse_mix, require_valid
 from stead.api.request import allowed, json_answer, require_groups
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES
-from stead.api.validation import MOMENT
 from stead.api.versions import S
 from stead.candidates.explain import Constraint
 from stead.candidates.headroom.headroom import page_of
@@ -24,8 +23,8 @@ from stead.domain.request import Page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stead.api.bodies import Schema
     from stead.api.request import Request, Response
-    from stead.api.validation import Schema
     from stead.candidates.headroom.each_tree import Limit
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.losses import Losses

@@ -24,8 +24,10 @@ from stead.api.bodies import (
     EXTERNAL_ID,
     GENERATION,
     INVENTORY_FIELDS,
+    ONE_LINE,
     TOTAL,
     Body,
+    Validator,
     build_inventories,
     build_inventory,
     read_body,
@@ -34,7 +36,6 @@ from stead.api.bodies import (
 )
 from stead.api.query.candidates import Pairs
 from stead.api.request import allowed, find_provider, json_answer, json_body, since
-from stead.api.validation import ONE_LINE, Validator
 from stead.api.versions import V, Versioned
 from stead.domain.errors import (
     InvalidQuery,

@@ -12,9 +12,13 @@ from stead.api.answers import CONCURRENT_UPDATE, UNKNOWN, Answer, Rows, answer, 
 from stead.api.bodies import (
     GENERATION,
     INVENTORY_FIELDS,
+    MOMENT,
+    ONE_LINE,
+    STORABLE,
     TOTAL,
     UUID,
     Body,
+    Schema,
     build_inventories,
     mapping,
     read_body,
@@ -28,7 +32,6 @@ from stead.api.request import allowed, json_answer, json_body, normalised_uuid, 
 from stead.api.resources.allocation_candidates import UNKNOWN_CLASSES
 from stead.api.tree_columns import column_texts
 from stead.api.tree_text import state_object, totals_texts, tree_texts, whole_text
-from stead.api.validation import MOMENT, ONE_LINE, STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import count_providers, matching_trees, page_of, places_of, rows_of, tree_totals
 from stead.class_order import class_order

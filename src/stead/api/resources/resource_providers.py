@@ -24,11 +24,10 @@ from stead.api.answers import (
     locate,
     maker,
 )
-from stead.api.bodies import GENERATION, UUID, Body, read_body, strict_object
+from stead.api.bodies import GENERATION, STORABLE, UUID, Body, Schema, read_body, strict_object
 from stead.api.query.candidates import Pairs, links, parse_page
 from stead.api.query.providers import parse_provider_query
 from stead.api.request import allowed, find_provider, json_answer, json_body, normalised_uuid, since
-from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import matching_providers, page_of_providers
 from stead.domain.errors import GenerationConflict, UnknownResourceClass, UnknownTraits

@@ -11,7 +11,6 @@ from stead.api.answers import (
     NOW,
     Answer,
     Field,
-    MalformedBody,
     SelfLink,
     Shape,
     answer,
@@ -23,10 +22,9 @@ from stead.api.answers import (
     newest,
     race,
 )
-from stead.api.bodies import GENERATION, Body, read_body, strict_object
+from stead.api.bodies import GENERATION, ONE_LINE, STORABLE, Body, Schema, Validator, read_body, strict_object
 from stead.api.query.candidates import Pairs
-from stead.api.request import allowed, by_version, find_provider, json_answer, json_body, since
-from stead.api.validation import ONE_LINE, STORABLE, Schema, Validator
+from stead.api.request import MalformedBody, allowed, by_version, find_provider, json_answer, json_body, since
 from stead.api.versions import V, Versioned
 from stead.domain.changes import NameRow
 from stead.domain.errors import (

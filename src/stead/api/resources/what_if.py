@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import orjson
 
 from stead.api.answers import Answer, Rows, answer, answering
-from stead.api.bodies import INVENTORY_FIELDS, TOTAL, UUID, Body, mapping, read_body, strict_object
+from stead.api.bodies import INVENTORY_FIELDS, STORABLE, TOTAL, UUID, Body, Schema, mapping, read_body, strict_object
 from stead.api.query.candidates import INVALID, Pairs, finder, parse_order, request_of
 from stead.api.query.headroom import parse_advice, parse_improvement
 from stead.api.request import (
@@ -25,7 +25,6 @@ from stead.api.request import (
 from stead.api.resources import allocation_candidates
 from stead.api.resources.allocation_candidates import CUT, UNKNOWN_CLASSES, form_of
 from stead.api.resources.headroom import HEADROOM, show_headroom
-from stead.api.validation import STORABLE, Schema
 from stead.api.versions import S, V, Versioned
 from stead.candidates.headroom.headroom import page_of
 from stead.candidates.provider_trees import site_totals
