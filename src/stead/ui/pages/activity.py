@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.api.query.values import Pairs
+from stead.api.query.candidates import Pairs
 from stead.domain.errors import InvalidQuery, StartOver
 from stead.observe.activity import joined
 from stead.store import consumer_listing
