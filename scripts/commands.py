@@ -41,7 +41,7 @@ server; [how commands find it](deployment.md) has the order.
 | `-o table` | Text that fits the terminal. The default. |
 | `-o wide` | Text in which no column is left out and no name is shortened. |
 | `-o json`, `--json`, `-o yaml` | All data. Numbers are exact, in the units of the API. |
-| `-o csv` | A row for each item, with a column for each member, such as `resources.VCPU`. |
+| `-o csv` | A row for each item, with a column for each member: `resources.VCPU`, `project.alias` for names. |
 | `-o name` | The name of each item, or its UUID if it has no name: one on each line, for other commands. |
 | `--raw` | Memory and disk exactly, in the units of the API. Otherwise text rounds them to about three digits. |
 | `--no-color` | No colors, as with the environment variable `NO_COLOR`. |

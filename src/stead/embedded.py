@@ -24,6 +24,7 @@ from stead.domain import errors as domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from tempfile import TemporaryDirectory
     from wsgiref.types import WSGIApplication
 
     from stead.auth.authentication import Credentials
@@ -66,7 +67,7 @@ class _Unrestricted:
 def start(
     database: str | Path, upgrade: bool | None = None, *, is_durable: bool = True, is_served: bool = True
 ) -> Opened:
-    """Stead on *database*: a data directory, or the URL of a database.
+    """Stead on *database*: a data directory, the URL of a database, or ``:memory:``.
 
     Args:
         upgrade: whether missing tables are created; None: for a directory and for SQLite.
@@ -77,6 +78,8 @@ def start(
         CannotOpen: the database cannot be used.
         Unavailable: it does not answer.
     """
+    if database in _IN_MEMORY:
+        return _start_in_memory(is_served=is_served)
     try:
         url, shown = _location(database)
         settings = _settings(url, upgrade=url.startswith("sqlite") if upgrade is None else upgrade, durable=is_durable)
@@ -89,6 +92,42 @@ def start(
     if not is_served:
         settings = replace(settings, ui=replace(settings.ui, enabled=False, public_docs=False))
     return Opened(assemble(service, settings, policy=policy), shown, service.close, settings, service.pass_time)
+
+
+_MEMORY = ":memory:"
+_IN_MEMORY = frozenset({_MEMORY, "sqlite://", "sqlite:///:memory:"})
+
+
+def _start_in_memory(*, is_served: bool) -> Opened:
+    """Stead on an empty database of its own, which is deleted when it is closed.
+
+    A database in the memory of SQLite belongs to one connection, and Stead has several. So this is a file in memory.
+    """
+    from stead.observe.log import silenced
+
+    directory = directory_in_memory()
+    try:
+        with silenced("stead.store.protocol.connections"):  # that a crash of the machine loses claims
+            opened = start(directory.name, is_durable=False, is_served=is_served)
+    except Exception:
+        directory.cleanup()
+        raise
+
+    def close() -> None:
+        opened.close()
+        directory.cleanup()
+
+    return replace(opened, shown=_MEMORY, close=close)
+
+
+_SHARED_MEMORY = Path("/dev/shm")  # a file system in memory; absent outside of Linux
+
+
+def directory_in_memory() -> TemporaryDirectory[str]:
+    """An empty directory, in memory if that is possible."""
+    from tempfile import TemporaryDirectory
+
+    return TemporaryDirectory(prefix="placement-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
 
 
 def _location(database: str | Path) -> tuple[str, str]:

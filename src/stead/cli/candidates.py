@@ -5,8 +5,8 @@ Candidates are tables: the amounts of each provider and group, and what stays fr
     #  provider               group  takes            then          stays free
     ────────────────────────────────────────────────────────────────────────────
     1  host-1
-         host-1-numa0         _A     8,192 MEMORY_MB  ▓▓░░░░░  57,344 of 65,536
-                              _A         4 PCPU       ██▓▓░░░           8 of 16
+         host-1-numa0         _A         4 PCPU       ██▓▓░░░           8 of 16
+                              _A     8 GiB MEMORY_MB  ▓▓░░░░░  56 GiB of 64 GiB
          host-1-numa0-nic     _N         1 VF         ▓▓▓▓▓▓▓            0 of 1
 
 A provider stands below the root of its tree. An explanation is a funnel for each group and for the trees, providers
@@ -34,13 +34,13 @@ from stead.cli.terminal import (
     FULL,
     GAP,
     Columns,
+    amount_text,
     bar,
     beside,
     colour,
     lay_out,
     line_width,
     name_width,
-    number,
     padded,
     print_json,
     say,
@@ -413,7 +413,7 @@ def _details(rows: Iterable[Row], layout: Layout) -> Iterator[Text]:
         if not row.resource_class:
             yield line + Text(_UNKNOWN.rjust(layout.amount), style="dim")
             continue
-        line.append(f"{number(row.amount).rjust(layout.amount)} ")
+        line.append(f"{_taken(row).rjust(layout.amount)} ")
         line += padded(Text(name if len(name) <= layout.name else ""), layout.name + GAP)
         if layout.columns.bar:
             line += padded(_bar(row, layout.columns.bar), layout.columns.bar + GAP)
@@ -425,12 +425,16 @@ def _bar(row: Row, width: int) -> Text:
     return Text() if row.capacity is None else bar(row.used, row.capacity, claimed=row.claimed, width=width)
 
 
+def _taken(row: Row) -> str:
+    return amount_text(row.resource_class, row.amount)
+
+
 def _free(row: Row) -> Text:
     """The free amount and the capacity."""
     if row.capacity is None or row.free_after is None:
         return Text(_UNKNOWN, style="dim")
-    free = Text(number(row.free_after), style=colour(row.used + row.claimed, row.capacity))
-    free.append(f" of {number(row.capacity)}", style="dim")
+    free = Text(amount_text(row.resource_class, row.free_after), style=colour(row.used + row.claimed, row.capacity))
+    free.append(f" of {amount_text(row.resource_class, row.capacity)}", style="dim")
     return free
 
 
@@ -448,7 +452,7 @@ def _lay_out(candidates: list[Candidate], names: dict[str, str], width: int, lea
         + Text(printable(names.get(row.provider, row.provider))).cell_len
         for row in rows
     ]
-    amount = widest(number(row.amount) for row in giving)
+    amount = widest(_taken(row) for row in giving)
     free = max(widest(_free(row).plain for row in giving), len(_FREE))
     room = width - amount - 1 - GAP - free
     groups = {printable(row.group) for row in rows}

@@ -169,11 +169,12 @@ def claim(
 
 def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None = None) -> None:
     """Say what *owners* have now; *names* are theirs, if they have any."""
-    titles = [owner.consumer for owner in owners]
+    titles = [with_name(owner.consumer) for owner in owners]
     if names is not None:
-        titles = [uuid if uuid == name else f"{uuid} ({name})" for uuid, name in zip(titles, names, strict=True)]
-    else:
-        titles = [with_name(uuid) for uuid in titles]
+        titles = [
+            title if owner.consumer == name else f"{title} ({name})"
+            for owner, title, name in zip(owners, titles, names, strict=True)
+        ]
     if options().json:
         told = [_as_json(owner, each) for owner, each in zip(owners, claimed, strict=True)]
         if names is not None:

@@ -16,8 +16,10 @@ from stead.cli.server import connect
 from stead.cli.terminal import (
     FULL,
     GAP,
+    amount_text,
     beside,
     draw_list,
+    in_words,
     lay_out,
     line_width,
     print_json,
@@ -171,7 +173,12 @@ def draw_stranded(stranded: Stranded, width: int) -> Iterator[Text]:
         yield Text("no flavors, or none that can be counted", style="dim")
         return
     rows = [
-        [name, f"{stranded.free[name]:,}", f"{amount:,}", f"{100 * amount / (stranded.free[name] or 1):.1f} %"]
+        [
+            name,
+            amount_text(name, stranded.free[name]),
+            amount_text(name, amount),
+            f"{100 * amount / (stranded.free[name] or 1):.1f} %",
+        ]
         for name, amount in in_class_order(stranded.stranded).items()
     ]
     headings = ("class", "free", "stranded", "of it")
@@ -186,7 +193,7 @@ def _stranded(headroom: Json) -> Iterator[Text]:
     if stranded:
         yield Text("")
         yield Text("Left over when full", style="bold")
-        yield Text("  " + ", ".join(f"{amount:,} {name}" for name, amount in in_class_order(stranded).items()))
+        yield Text("  " + printable(in_words(stranded)))
 
 
 def sentence(headroom: Json) -> str:

@@ -22,7 +22,6 @@ from stead.cli.terminal import (
     draw_list,
     in_words,
     line_width,
-    number,
     page_lines,
     print_json,
     progress,
@@ -515,10 +514,17 @@ def _state(provider: Provider) -> str:
 def _row(provider: Provider, name: str) -> list[str]:
     record = provider.inventories[name]
     used = provider.usages.get(name, 0)
-    most = "–" if record["max_unit"] == _UNLIMITED else number(record["max_unit"])
-    numbers = [number(record["total"]), number(record["reserved"]), f"{record['allocation_ratio']:g}"]
-    numbers += [number(record["min_unit"]), most, number(record["step_size"])]
-    return [name, *numbers, number(capacity(record)), number(used), number(capacity(record) - used)]
+    room = capacity(record)
+    amounts = {
+        each: amount_text(name, record[each]) for each in ("total", "reserved", "min_unit", "max_unit", "step_size")
+    }
+    if record["max_unit"] == _UNLIMITED:
+        amounts["max_unit"] = "–"
+    total, reserved, *units = amounts.values()
+    return [
+        *(name, total, reserved, f"{record['allocation_ratio']:g}", *units),
+        *(amount_text(name, amount) for amount in (room, used, room - used)),
+    ]
 
 
 def describe_plan(plan: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[str]:

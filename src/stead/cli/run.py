@@ -23,11 +23,12 @@ from urllib.parse import parse_qsl
 
 import typer
 
+from stead.cli.aliases import with_name
 from stead.cli.arguments import options, read_seconds
 from stead.cli.errors import CommandError, Negative
 from stead.cli.guard import BY_SIGNAL, CANNOT_EXECUTE, Guard
 from stead.cli.server import connect
-from stead.cli.terminal import print_json, say
+from stead.cli.terminal import amount_text, draw_list, line_width, page_lines, print_json, say
 from stead.client.calls import query_of
 from stead.client.errors import LeaseLost, NothingFits, NothingFound, StartOver
 from stead.client.request import Group, Request
@@ -325,7 +326,7 @@ def _rows(site: Site, claims: Sequence[Claim]) -> Iterator[str]:
 
 def _places(claim: Claim, names: Mapping[str, str]) -> str:
     return ", ".join(
-        f"{amount} {resource_class} of {names.get(uuid, uuid)}"
+        f"{amount_text(resource_class, amount)} {resource_class} of {names.get(uuid, uuid)}"
         for uuid, amounts in sorted(claim.allocations.items())
         for resource_class, amount in sorted(amounts.items())
     )
@@ -501,20 +502,18 @@ def ps(
     if not records:
         say("nothing runs")
         return
-    headings = ("NAME", "USER", "SINCE", "UNTIL", "PLACE")
+    headings = ("name", "user", "since", "until", "place")
     rows = [
         (
-            printable(claim.project),
-            printable(claim.user),
+            with_name(claim.project),
+            with_name(claim.user),
             "" if claim.created_at is None else _local(claim.created_at),
             "" if claim.expires_at is None else _local(claim.expires_at),
-            printable(_places(claim, places)),
+            _places(claim, places),
         )
         for claim in claims
     ]
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for row in (headings, *rows):
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip(), indent=4)
+    page_lines(draw_list(headings, rows, line_width()))
 
 
 def _record(claim: Claim, names: Mapping[str, str]) -> dict[str, Any]:

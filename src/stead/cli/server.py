@@ -374,8 +374,9 @@ def trusting_only(certificate: Path) -> ssl.SSLContext:
 # the process ends in any way: the first from its start, the second as soon as ``server.json`` has its address.
 # Decision 6 compares this lock with others.
 #
-# ``server.json`` has the server's ``url``, its ``pid``, the ``network`` in which the URL is valid, and its TLS
-# ``certificate`` if it has one. A killed server leaves the file behind; without the lock it is ignored.
+# ``server.json`` has the server's ``url``, its ``pid``, the ``network`` in which the URL is valid, its TLS
+# ``certificate`` if it has one, and the URL of its ``metrics`` if they are enabled. A killed server leaves the file
+# behind; without the lock it is ignored.
 
 
 LOCK = "server.lock"
@@ -391,11 +392,17 @@ _FLOCK = "hhqqi0q"  # l_type, l_whence, l_start, l_len, l_pid and padding. Sourc
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A listening server. ``certificate`` is the PEM file of its TLS certificate, None for plain HTTP."""
+    """A listening server.
+
+    Attributes:
+        certificate: the PEM file of its TLS certificate, None for plain HTTP.
+        metrics: the URL of its metrics, None if it has none.
+    """
 
     url: str
     pid: int
     certificate: Path | None = None
+    metrics: str | None = None
 
 
 class Occupation:
@@ -410,13 +417,15 @@ class Occupation:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps({"url": url}).encode() + b"\n", 0)
 
-    def announce(self, url: str, certificate: Path | None = None) -> None:
-        """Publish *url*, at which commands find this process."""
+    def announce(self, url: str, certificate: Path | None = None, metrics: str | None = None) -> None:
+        """Publish *url*, at which commands find this process, and that of its *metrics*."""
         from stead.process.files import replace_privately
 
         note = {"url": url, "pid": os.getpid(), "network": _network()}
         if certificate is not None:
             note["certificate"] = str(certificate)
+        if metrics is not None:
+            note["metrics"] = metrics
         # The note before the lock: a command that sees the second byte locked must find the note.
         replace_privately(self._note, json.dumps(note) + "\n")
         fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LISTENS)
@@ -518,7 +527,7 @@ def _noted(directory: Path) -> Running | None:
     try:
         note = json.loads((directory / NOTE).read_text())
         certificate = Path(note["certificate"]) if "certificate" in note else None
-        server = Running(str(note["url"]), int(note["pid"]), certificate)
+        server = Running(str(note["url"]), int(note["pid"]), certificate, note.get("metrics"))
         network = str(note["network"])
     except FileNotFoundError:  # it has just stopped
         return None

@@ -146,28 +146,31 @@ def print_json(data: Any, rows: Sequence[Mapping[str, Any]] | None = None) -> No
         rows: the items of *data*. Default: its first list of objects; *data* itself if there is none.
     """
     out = machine_readable()
-    data = with_aliases(data)
     match options().output:
         case "yaml":
-            out.write(_yaml_text(data))
+            out.write(_yaml_text(with_aliases(data)))
         case "csv":
             _write_csv(_rows_of(data) if rows is None else rows, out)
         case "name":
             for row in _rows_of(data) if rows is None else rows:
                 print(printable(_name_of(row)), file=out)
         case _:
-            print(json_text(data, indent=2), file=out)
+            print(json_text(with_aliases(data), indent=2), file=out)
 
 
 def with_aliases(data: Any) -> Any:
     """*data* with ``aliases``: the names that ``stead alias`` has for UUIDs in it, if there are any."""
     if not isinstance(data, dict) or "aliases" in data:
         return data
+    names = named_in(data, _aliases())
+    return {**data, "aliases": names} if names else data
+
+
+def _aliases() -> Mapping[str, str]:
     try:
-        names = named_in(data, aliases.read(aliases.file_of_user()))
+        return aliases.read(aliases.file_of_user())
     except aliases.NoAliases as error:
         raise CommandError(str(error)) from error
-    return {**data, "aliases": names} if names else data
 
 
 def _rows_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -184,16 +187,33 @@ def _name_of(row: Mapping[str, Any]) -> str:
     return str(next((row[key] for key in _NAMES if row.get(key)), ""))
 
 
+_ALIAS = ".alias"
+
+
 def _write_csv(rows: Iterable[Mapping[str, Any]], out: TextIO) -> None:
+    """A line for each of *rows*; a column with UUIDs that have a name is followed by one with the names."""
     import csv
 
     flat = [dict(_flat("", row)) for row in rows]
     columns = list(dict.fromkeys(chain.from_iterable(flat)))
+    if names := _aliases():
+        for row in flat:
+            row.update(_names_beside(row, names))
+        present = set(chain.from_iterable(flat))
+        beside = chain.from_iterable((column, column + _ALIAS) for column in columns)
+        columns = [column for column in dict.fromkeys(beside) if column in present]
     writer = csv.writer(out, lineterminator="\n")
     if columns:
         writer.writerow([printable(column) for column in columns])
     for row in flat:
         writer.writerow([printable(row.get(column, "")) for column in columns])
+
+
+def _names_beside(row: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """The names of the UUIDs in the cells of a row that does not have them; a list, as of aggregates, has several."""
+    texts = {column: " ".join(names[word] for word in cell.split() if word in names) for column, cell in row.items()}
+    present = {"", *row.values()}
+    return {column + _ALIAS: text for column, text in texts.items() if text not in present}
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -565,8 +585,12 @@ ELLIPSIS = "…"
 
 _LONGEST_NUMBER = 10**15
 
-_WITHIN_AMOUNT = re.compile(r"(?<=\d) (?=[A-Z][A-Z0-9_]+\b)|(?<=\d) (?=/ \d)|(?<=\d /) (?=\d)")
-"""The blanks of ``3 / 16 VCPU``."""
+_WITHIN_AMOUNT = re.compile(
+    r"(?<=\d) (?=[MGTP]iB\b)|(?<=\d|B) (?=[A-Z][A-Z0-9_]+\b)|(?<=\d|B) (?=/ \d)|(?<=(?:\d|B) /) (?=\d)"
+)
+"""The blanks of ``3 / 16 VCPU`` and ``3 GiB / 16 GiB MEMORY_MB``."""
+
+_COMMAND = re.compile("`[^`]*`")
 
 
 def shorten(text: str, width: int) -> str:
@@ -594,10 +618,10 @@ def padded(text: Text, width: int) -> Text:
 def wrapped(text: Text, width: int, indent: int = 0) -> Iterator[Text]:
     """Lines of at most *width* cells, broken at blanks if possible; lines after the first are indented.
 
-    An amount and its class stay on one line if it has room for them.
+    An amount and its class, and a command in backticks, stay on one line if it has room for them.
     """
     plain, start, room = text.plain, 0, width
-    breakable = _WITHIN_AMOUNT.sub("_", plain)
+    breakable = _COMMAND.sub(lambda command: command[0].replace(" ", "_"), _WITHIN_AMOUNT.sub("_", plain))
     while start < len(plain):
         end = start + max(_fitting(plain[start:], room), 1)
         if end < len(plain) and breakable[end] != " ":
@@ -617,8 +641,8 @@ def widest(texts: Iterable[str]) -> int:
 
 
 def in_words(amounts: Mapping[str, int]) -> str:
-    """``512 MEMORY_MB, 3 VCPU``."""
-    return ", ".join(f"{number(amount)} {name}" for name, amount in in_class_order(amounts).items())
+    """``3 VCPU, 512 MiB MEMORY_MB``."""
+    return ", ".join(f"{amount_text(name, amount)} {name}" for name, amount in in_class_order(amounts).items())
 
 
 def amount_text(resource_class: str, amount: int) -> str:

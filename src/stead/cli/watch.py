@@ -17,7 +17,7 @@ from stead.cli.arguments import options
 from stead.cli.consumers import fetch_places
 from stead.cli.errors import Negative
 from stead.cli.server import connect, summary
-from stead.cli.terminal import in_words, json_text, machine_readable, number, say, with_aliases
+from stead.cli.terminal import amount_text, in_words, json_text, machine_readable, say, with_aliases
 from stead.client.calls import random_pause
 from stead.client.errors import Refused, StartOver, Unavailable
 from stead.client.provider import CONSUMER
@@ -147,7 +147,10 @@ def _of_provider(change: Change, name: str, provider: Provider | None) -> str:
     if change.is_deletion:
         return f"provider {name} deleted"
     rooms = {} if provider is None else provider.rooms
-    amounts = [f"{number(room.used)} / {number(room.capacity)} {each}" for each, room in in_class_order(rooms).items()]
+    amounts = [
+        f"{amount_text(each, room.used)} / {amount_text(each, room.capacity)} {each}"
+        for each, room in in_class_order(rooms).items()
+    ]
     return f"provider {name}{': ' + ', '.join(amounts) if amounts else ' changed'}"
 
 

@@ -28,6 +28,7 @@ from stead.cli.server import connect
 from stead.cli.suggestions import no_provider
 from stead.cli.terminal import (
     GAP,
+    amount_text,
     beside,
     draw_list,
     in_words,
@@ -39,7 +40,6 @@ from stead.cli.terminal import (
     widest,
     wrapped,
 )
-from stead.cli.terminal import number as shown
 from stead.cli.text import Text
 from stead.cli.tree import TreeFilter, fetch_names, fetch_trees, find, is_pattern, reference_to
 from stead.client.calls import query_of
@@ -348,10 +348,10 @@ def draw_totals(before: Mapping[str, Total], after: Mapping[str, Total], width: 
     rows = [
         [
             name,
-            shown(before[name].capacity) if name in before else "–",
-            shown(total.capacity),
-            shown(total.used),
-            shown(total.capacity - total.used),
+            amount_text(name, before[name].capacity) if name in before else "–",
+            amount_text(name, total.capacity),
+            amount_text(name, total.used),
+            amount_text(name, total.capacity - total.used),
         ]
         for name, total in in_class_order(after).items()
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from stead.client.blocking.connecting import ADMIN, connect
 from stead.client.blocking.site import Site
 from stead.client.blocking.transport import InProcess
-from stead.embedded import start
+from stead.embedded import directory_in_memory, start
 from stead.observe.log import silenced
 from stead.serve.worker import ApiRoutes, bounds_of, error_body
 from stead.testing.faults import Faults
@@ -34,8 +33,6 @@ STOP_SECONDS = 1.0
 """How long requests under way may take when the server stops."""
 
 _BREAK = ("x-stead-testing", "break the connection")
-
-_MEMORY = Path("/dev/shm")  # a file system in memory; absent outside of Linux
 
 _template: bytes | None = None
 """A database with tables and standard names, for all databases after the first one of this process."""
@@ -141,9 +138,7 @@ class PlacementSite(Site):
 def _opened() -> Iterator[Opened]:
     global _template  # noqa: PLW0603  # a cache
     with ExitStack() as undoing:
-        directory = undoing.enter_context(
-            tempfile.TemporaryDirectory(prefix="placement-", dir=_MEMORY if _MEMORY.is_dir() else None)
-        )
+        directory = undoing.enter_context(directory_in_memory())
         database = Path(directory) / "stead.db"
         if _template is not None:
             database.write_bytes(_template)

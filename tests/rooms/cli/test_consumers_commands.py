@@ -194,10 +194,10 @@ def test_the_table_of_consumers_leaves_out_a_column_that_says_nothing():
     drawn = [line.plain for line in draw_consumers([consumer(1, **short), consumer(2, **short)], PLACES, 120, NOW)]
     assert drawn == [
         "consumer                              type      project  user  age  host       allocations",
-        "00000001-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-1  2 VCPU, 1,000,000 MEMORY_MB",
-        "00000002-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-2  2 VCPU, 1,000,000 MEMORY_MB",
+        "00000001-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-1  2 VCPU, 977 GiB MEMORY_MB",
+        "00000002-0000-4000-8000-000000000000  INSTANCE  red      ann   3d   compute-2  2 VCPU, 977 GiB MEMORY_MB",
         "",
-        "2 consumers: 4 VCPU, 2,000,000 MEMORY_MB",
+        "2 consumers: 4 VCPU, 1.91 TiB MEMORY_MB",
     ]
     assert " age " not in next(iter(draw_consumers([consumer(1, created_at=None)], PLACES, 300, NOW))).plain
 

@@ -16,7 +16,7 @@ def test_a_release_says_what_was_given_back(server, stead):
     server.can(f"GET /allocations/{CONSUMER}", {"allocations": HELD, **OWNER})
     server.can(f"DELETE /allocations/{CONSUMER}", None, 204)
     ran = stead("release", CONSUMER)
-    assert (ran.code, ran.out, ran.err) == (0, f"released {CONSUMER}: 3 VCPU, 512 MEMORY_MB\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, f"released {CONSUMER}: 3 VCPU, 512 MiB MEMORY_MB\n", "")
 
 
 def test_a_release_in_json_has_the_allocations(server, stead):

@@ -118,7 +118,7 @@ def test_a_headroom_is_drawn_beside_that_of_now(stead_whatif):
 TOTALS = """\
 class    capacity now  capacity then  used  free then
 VCPU               20             40     3         37
-DISK_GB           200            200     0        200
+DISK_GB       200 GiB        200 GiB     0    200 GiB
 """
 
 

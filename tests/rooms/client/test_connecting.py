@@ -204,6 +204,19 @@ def test_tables_of_a_server_database_are_created_only_on_request(tmp_path):
         stead.open(f"sqlite:///{tmp_path}/stead.db", upgrade=False)
 
 
+@pytest.mark.parametrize("database", [":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_a_site_in_memory_is_of_one_opening_and_leaves_nothing(tmp_path, monkeypatch, database):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("stead.embedded._SHARED_MEMORY", tmp_path)
+    with stead.open(database, project="lab") as site, stead.open(database) as another:
+        site.apply(Node("host", VCPU=4))
+        assert site.claim(ONE_CORE, "train-1").allocations
+        assert not list(another.trees())
+        assert ":memory:" in repr(site)
+        assert not (tmp_path / ":memory:").exists()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_place_that_cannot_be_a_database_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", "nosuch://host/database"):

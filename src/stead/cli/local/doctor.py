@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from dataclasses import dataclass
@@ -224,14 +225,17 @@ def _server(settings: Settings) -> Iterator[Symptom]:
         yield _readiness(server)
         if server.certificate is not None:
             yield _certificate(server)
-    yield from _workers(settings)
+    yield from _workers(settings, server)
 
 
 def _readiness(server: Running) -> Symptom:
     try:
-        _fetched(server.url + "/healthcheck/ready", server)
-    except OSError as error:
+        answer = json.loads(_fetched(server.url + "/healthcheck/ready", server))
+    except (OSError, ValueError) as error:
         return Symptom("server", State.PROBLEM, f"{server.url} is not ready: {error}", "Read its log, or restart it.")
+    warning = answer.get("warning")
+    if warning is not None:
+        return Symptom("server", State.WARNING, f"{server.url}: {warning}", "Read its log.")
     return Symptom("server", State.OK, f"{server.url} is ready (process {server.pid})")
 
 
@@ -257,24 +261,32 @@ def _certificate(server: Running) -> Symptom:
     return Symptom("certificate", State.WARNING, text, "Replace it, and send SIGHUP to the server.")
 
 
-def _workers(settings: Settings) -> Iterator[Symptom]:
-    """The lag of each worker's snapshot, from the metrics, if the service has them."""
-    if settings.watch.metrics is None:
-        yield Symptom("workers", State.OK, "not checked: their lag is in the metrics, which [stead] metrics sets")
+def _workers(settings: Settings, server: Running | None) -> Iterator[Symptom]:
+    """The lag of each worker's snapshot, from the metrics: a health check is answered by one of the workers only."""
+    url = _metrics(settings) if server is None else server.metrics
+    if url is None:
+        how = "the option [stead] metrics" if server is None else "`stead serve --metrics 9100`"
+        yield Symptom("workers", State.OK, f"lag not checked: only the metrics have that of each; {how} enables them")
         return
-    host, port = settings.watch.metrics
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     try:
         lines = _fetched(url, None).splitlines()
     except OSError as error:
         yield Symptom("workers", State.WARNING, f"{url}: {error}", "Start the service, or correct [stead] metrics.")
         return
     lags = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("stead_catalog_lag_seconds{")]
-    text = f"{len(lags)} workers, whose snapshots are up to {max(lags, default=0):.1f} s old"
+    counted = "1 worker" if len(lags) == 1 else f"{len(lags)} workers"
+    text = f"{counted}, whose snapshots are up to {max(lags, default=0):.1f} s old"
     if lags and max(lags) <= _LAG_SECONDS:
         yield Symptom("workers", State.OK, text)
     else:
         yield Symptom("workers", State.PROBLEM, text, "Read the log: the database does not answer, or a worker hangs.")
+
+
+def _metrics(settings: Settings) -> str | None:
+    if settings.watch.metrics is None:
+        return None
+    host, port = settings.watch.metrics
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
 
 def _fetched(url: str, server: Running | None) -> str:

@@ -94,10 +94,12 @@ def run(
         _hand_over(settings)
         prepare_database(settings)
 
+        facts = _facts(settings, url, token if show_token else None)
+
         def announce() -> None:
             if occupation is not None:
-                occupation.announce(url, tls.certificate if tls else None)
-            _say({**_facts(settings, url, token if show_token else None), **_sign_in(settings, url)}, as_json=as_json)
+                occupation.announce(url, tls.certificate if tls else None, facts.get("metrics"))
+            _say({**facts, **_sign_in(settings, url)}, as_json=as_json)
             _tell_service_manager("READY=1")
 
         leaving.enter_context(_metrics_directory(settings))

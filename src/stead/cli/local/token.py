@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.cli.aliases import with_name
 from stead.cli.arguments import options
 from stead.cli.errors import CommandError, Negative
 from stead.cli.local.db import ConfigDir, ConfigFile  # noqa: TC001  # Typer reads them
@@ -184,5 +185,5 @@ def _show(tokens: tuple[Token, ...], now: datetime) -> None:
     for token in tokens:
         end = "never" if token.expires is None else f"{token.expires:%Y-%m-%d %H:%M:%S %Z}"
         end += " (it has)" if token.is_expired(now) else ""
-        rows.append((token.name, token.user, token.project, ", ".join(token.roles), end))
+        rows.append((token.name, with_name(token.user), with_name(token.project), ", ".join(token.roles), end))
     show_lines(draw_list(("name", "user", "project", "roles", "expires"), rows, line_width()))

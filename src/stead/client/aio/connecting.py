@@ -62,8 +62,8 @@ async def open(  # noqa: A001  # it is called stead.aio.open
     """Stead in this process, without a server. Any number of processes and servers may use the same database.
 
     Args:
-        database: a data directory, as of ``stead serve --data-dir``, created if it does not exist; or the
-            URL of a database.
+        database: a data directory, as of ``stead serve --data-dir``, created if it does not exist; the
+            URL of a database; or ``:memory:`` for a site of this process only, which is deleted when it is closed.
         project, user, timeout: as of ``connect``.
         upgrade: whether missing tables are created. Default: for a directory and for SQLite.
 

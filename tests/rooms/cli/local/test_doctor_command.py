@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 from stead.cli.app import run
 from stead.cli.local.doctor import State, Symptom, draw_symptoms
 from tests.rooms.cli.placement.deployment import HEAD, Deployment
+from tests.rooms.cli.server.occupant import occupant
 from tests.servers.stead import STEAD
 
 if TYPE_CHECKING:
@@ -91,7 +94,9 @@ def test_without_a_data_directory_it_says_what_to_start(tmp_path: Path, capsys: 
 @pytest.mark.timeout(120)  # starts a server
 def test_a_server_that_runs_is_asked_whether_it_is_ready(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
-    arguments = ["--data-dir", str(data), "--json", "serve", "--port", "0"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["--data-dir", str(data), "--json", "serve", "--port", "0", "--metrics", metrics]
     with subprocess.Popen([*STEAD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         try:
             assert server.stdout is not None
@@ -102,6 +107,17 @@ def test_a_server_that_runs_is_asked_whether_it_is_ready(tmp_path: Path, capsys:
             server.terminate()
     assert out.startswith("healthy, 0 warnings\n")
     assert f"{url} is ready" in out
+    assert re.search(r"^ok +workers +1 worker, whose snapshots are up to \d\.\d s old$", out, re.MULTILINE)
+
+
+def test_without_metrics_it_says_how_to_see_the_lag_of_workers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with occupant(tmp_path, "unix:/no/socket"):
+        run(["doctor", "--data-dir", str(tmp_path)])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " workers " in line]
+    assert "lag not checked" in line
+    assert line.endswith("`stead serve --metrics 9100` enables them")
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
