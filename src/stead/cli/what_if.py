@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stead.class_order import in_class_order
 from stead.cli.aliases import with_name
 from stead.cli.arguments import InventoryText, copies, inventory, of_provider, options
 from stead.cli.candidates import (
@@ -54,7 +55,7 @@ from stead.client.what_if import (
     RemoveTrait,
     SetInventory,
 )
-from stead.printing import in_class_order, printable
+from stead.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from stead.printing import in_class_order
+from stead.class_order import in_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

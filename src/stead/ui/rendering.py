@@ -20,9 +20,9 @@ from markupsafe import Markup
 from stead.aliases import NoAliases
 from stead.aliases import read as read_aliases
 from stead.auth.authentication import Credentials
+from stead.class_order import class_words, in_class_order, short_amount, unit_of
 from stead.client.errors import plain
 from stead.domain.moments import in_utc
-from stead.printing import class_words, in_class_order, short_amount, unit_of
 from stead.ui.sessions import SESSION_KEY, csrf_token
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Rendering:
         )
         templates.filters.update(FILTERS)
         templates.filters["named"] = self._named
+        templates.filters["name_of"] = self._name_of
         return templates
 
     def _named(self, uuid: str) -> _Name | str:
@@ -70,6 +71,11 @@ class Rendering:
         except NoAliases:
             return ""  # `stead alias list` says what is wrong with the file
         return "" if name is None else _Name(name)
+
+    def _name_of(self, uuid: str) -> str:
+        """The name that an operator gave to a UUID, or the UUID."""
+        name = self._named(uuid)
+        return name.text if isinstance(name, _Name) else uuid
 
     def named_like(self, text: str) -> dict[str, str]:
         """The UUIDs to which the operator gave names that have *text*, with these names."""
@@ -131,6 +137,11 @@ def number(value: float) -> str:
     fraction.
     """
     return (f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}").replace(",", THIN_SPACE)
+
+
+def spaced(text: str) -> str:
+    """*text* with thin spaces in place of commas between thousands."""
+    return re.sub(r"(?<=\d),(?=\d{3}\b)", THIN_SPACE, text)
 
 
 def amount(value: float, resource_class: str) -> str:
@@ -287,6 +298,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "reason_words": reason_words,
     "said": sentence_amounts,
     "short": short,
+    "spaced": spaced,
     "spelled": spelled,
     "reason": reason,
     "words": class_words,

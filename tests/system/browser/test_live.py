@@ -79,8 +79,8 @@ def test_a_site_of_nothing_and_a_host_with_10000_traits(chromium: Browser, tmp_p
         pages["/ui/"].get_by_role("searchbox", name="Find hosts").fill("trait:custom_09999")
         pages["/ui/"].get_by_text("1 of 1 hosts found").wait_for()
         provider = window.open(f"/ui/providers/{api.uuid('host')}", width=360)
-        provider.get_by_text("Of this site (10,000)").wait_for()
-        provider.get_by_text("Of this site (10,000)").click()
+        provider.get_by_text("Of this site (10\u202f000)").wait_for()
+        provider.get_by_text("Of this site (10\u202f000)").click()
         provider.get_by_text(traits[-1]).wait_for()
         assert provider.evaluate("document.documentElement.scrollWidth") <= 360
         assert window.faults == []

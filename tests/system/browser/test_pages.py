@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.system.browser.site import HOSTILE, Api, names
-from tests.system.browser.window import Window, used, wait_for
+from tests.system.browser.window import Window, connected, used, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -381,3 +381,20 @@ def test_the_page_of_a_provider_follows_its_tree(window: Window, serving: Servin
         wait_for(page, f"{used} === '61'")
         api.claim("host-004", 4)
         wait_for(page, f"{used} === '4'")
+
+
+def test_a_part_of_a_host_says_whose_it_is_and_marks_all_of_it(window: Window) -> None:
+    with Api(window.url) as api:
+        page = window.open(f"/ui/providers/{api.uuid('host-017')}")
+        consumer = api.consumer("host-017")
+    page.locator(".machine rect").first.hover()
+    page.locator(".hint", has_text=f"17: consumer {consumer}, project p").wait_for()
+    assert page.locator("tr.pointed").get_attribute("data-holder") == consumer
+    page.locator(".machine rect").first.click()
+    page.wait_for_url(f"**?holder={consumer}")
+    page.locator("tr.marked").wait_for()
+    connected(page)
+    page.keyboard.press("l")
+    page.locator(".tree").wait_for()
+    page.keyboard.press("l")
+    page.locator(".tree").wait_for(state="hidden")

@@ -411,8 +411,13 @@ def test_a_drain_shows_where_each_consumer_goes_and_what_remains(browser: Browse
     text = drained(browser, old.uuid).text
     assert "All 2 consumers have a place on other hosts." in text
     assert text.index(large) < text.index(small)
-    assert len(re.findall(rf'<td>\s*<span class="share"><a href="/ui/providers/{new.uuid}">', text)) == 2
-    assert re.search(r'<td class="n">8<td class="n">2<td class="n">8\n', text)  # free now, free after, capacity
+    assert (
+        len(re.findall(rf'<td data-label="To"><span>\s*<span class="share"><a href="/ui/providers/{new.uuid}">', text))
+        == 2
+    )
+    assert re.search(
+        r'now">8<td class="n" data-label="Free after">2<td class="n" data-label="Capacity">8\n', text
+    )  # free now, free after, capacity
     assert "<code>stead plan drain old</code>" in text
     assert "<b>" not in text
     assert api.get(f"{old.path}/allocations").json == before
@@ -564,6 +569,29 @@ def test_a_host_is_drawn_with_what_each_consumer_holds(browser: Browser) -> None
         [True],
     ]
     assert marked.count("box marked") + marked.count("box device marked") == 2
+
+
+def test_a_host_is_disabled_and_enabled_where_the_policy_permits(
+    browser: Browser, start: Callable[..., Browser], tmp_path: Path
+) -> None:
+    host = Api(wsgi_door(browser.app)).create_provider("a", inventories={"VCPU": 8})
+    path = f"/ui/providers/{host.uuid}"
+    csrf = browser.get(path).csrf
+    for reason, status in (("", 400), ("x" * 256, 400), ("two\nlines", 400), ("<b>fan</b>", 303)):
+        assert browser.post(path, {"csrf": csrf, "reason": reason}).status == status
+    text = browser.get(path).text
+    assert "&lt;b&gt;fan&lt;/b&gt;" in text
+    assert "was disabled: &lt;b&gt;fan" in browser.get("/ui/activity?kind=host").text
+    assert browser.post(path, {"csrf": csrf, "state": "enabled"}).headers["location"] == path
+    assert "fan" not in browser.get(path).text
+    assert browser.post(path, {"csrf": "", "reason": "x"}).status == 403
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"stead:provider_trees:disable": "!"\n')
+    reader = start(ui_writes="true", more=f"[oslo_policy]\npolicy_file = {policy}\n")
+    reader.sign_in("admin")
+    page = reader.get(path)
+    assert "Disable" not in page.text
+    assert reader.post(path, {"csrf": page.csrf, "reason": "x"}).status == 403
 
 
 def test_more_used_than_there_is_fills_the_bar_and_no_more(browser: Browser) -> None:
@@ -778,7 +806,7 @@ def test_activity_shows_the_lag_of_every_worker_that_reports(start: Callable[...
     written = next((tmp_path / "metrics").glob("*.json"))
     written.rename(tmp_path / "metrics/4711-1.json")
     text = browser.get("/ui/activity").text
-    assert re.search(r"4711<td class=\"n\">1\.[23] s", text)
+    assert re.search(r"4711<td class=\"n\" data-label=\"Lag\">1\.[23] s", text)
     assert re.search(r"Consumers written, all workers<dd>7\n", text)
     assert re.search(r"The provider changed first \(generation\): generation_conflict<td class=\"n\">3\n", text)
     assert re.search(r"queue_full<td class=\"n\">2\n", text)

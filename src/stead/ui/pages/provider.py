@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stead.api.request import normalised_uuid
+from stead.api.request import Refused, normalised_uuid
+from stead.api.resources.provider_trees import REASON_LENGTH
 from stead.domain.errors import ProviderNotFound
 from stead.domain.request import Page
-from stead.store import consumer_listing
+from stead.store import consumer_listing, provider_trees
 from stead.store.consumer_listing import ConsumerFilter
-from stead.ui.sessions import may
+from stead.ui.sessions import may, read_own_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +66,31 @@ class ProviderPage:
             marked=marked,
             families=trait_families(shown.traits),
             may_drain=not shown.above and may(req, "stead:whatif:show"),
+            folded=_FAMILIES["HW_CPU_"],
+            may_disable=self._rendering.writes and may(req, "stead:provider_trees:disable"),
         )
+
+    def on_post(self, req: Request, resp: Response, uuid: str) -> None:
+        """Disable the provider for the reason in the form, or enable it without one.
+
+        Raises:
+            Refused: 403 if the web interface only reads, or the form is not from this session; 400 without a reason.
+            Forbidden, ProviderNotFound, Unavailable
+        """
+        if not self._rendering.writes:
+            raise Refused(403, "The web interface only reads ([stead] ui_writes).")
+        form = read_own_form(req)
+        req.require("stead:provider_trees:disable", None)
+        provider = normalised_uuid(uuid) or uuid
+        if form.get("state") == "enabled":
+            self._service.write(provider_trees.enable, provider)
+        else:
+            reason = form.get("reason", "").strip()
+            if not (0 < len(reason) <= REASON_LENGTH and reason.isprintable()):
+                raise Refused(400, f"A reason has 1 to {REASON_LENGTH} characters in one line.")
+            self._service.write(provider_trees.disable, provider, reason, None)
+        resp.status = "303 See Other"
+        resp.set_header("location", f"{req.root_path}/ui/providers/{provider}")
 
 
 # The page of one provider: its tree, inventories, traits, aggregates and state.

@@ -34,6 +34,7 @@ export function follow(live) {
     isDue = true;
     setTimeout(refresh, Math.max(0, read + PAUSE - performance.now()));
   };
+  point();
   return (_, message) => {
     if (!message) {
       // What changed before the connection is not known. The page may be older than that.
@@ -44,3 +45,28 @@ export function follow(live) {
     } else if (message.reload || (root !== null && message.trees.name.includes(root))) later();
   };
 }
+
+/** Say what is under the pointer, and light up all that its consumer holds. `l` shows the providers as a list. */
+function point() {
+  document.addEventListener("pointerover", ({ target }) => {
+    const element = target instanceof Element ? target : null;
+    const holder = element?.closest("[data-holder]")?.getAttribute("data-holder") ?? "";
+    for (const each of document.querySelectorAll("[data-holder]")) each.classList.toggle("pointed", each.getAttribute("data-holder") === holder);
+    document.querySelector(".machine")?.classList.toggle("points", holder !== "");
+    const hint = document.querySelector(".hint");
+    const words = element?.closest("rect")?.querySelector("title")?.textContent;
+    if (hint) hint.textContent = words ?? NO_HINT;
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "l" || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    const list = document.querySelector("details:has(> .tree)");
+    if (!(list instanceof HTMLDetailsElement)) return;
+    list.open = !list.open;
+    if (list.open) list.querySelector("summary")?.focus();
+  });
+}
+
+const NO_HINT = "Point at a part of a bar to see whose it is. Click it to mark all that its consumer holds.";
+
+/** @param {EventTarget | null} target */
+const isTyping = (target) => target instanceof Element && target.matches("input, textarea, select");
