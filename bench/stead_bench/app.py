@@ -237,6 +237,42 @@ def claims(
 
 @app.command()
 @refusing()
+def leases(
+    database: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of an empty database; may be repeated; a temporary SQLite file, if not given."),
+    ] = None,
+    number: Annotated[int, typer.Option(min=1, help="Leases that are alive.")] = 100_000,
+    renewals: Annotated[int, typer.Option(min=1, max=10_000, help="Renewals in one request.")] = 10_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of these requests.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds without requests, in which the processor time is measured.")
+    ] = 30.0,
+    workers: Workers = 1,
+    threads: Threads = 8,
+    markdown: Markdown = False,
+    as_json: AsJson = False,
+    out: Out = RESULTS / "leases.json",
+) -> None:
+    """Measure renewals of many leases in one request, and what leases cost a service that does nothing else."""
+    from stead_bench.leases import Bench
+    from stead_bench.servers import Serving
+
+    bench = Bench(number, renewals, rounds, seconds, Serving(workers, threads), report.progress)
+    urls: list[str | None] = [*database] if database else [None]
+    measured = []
+    for url in urls:
+        measured.append(bench.measure(url))
+        results.write(out, "leases", workers=workers, leases=measured)
+    if as_json:
+        report.print_json({"leases": [asdict(each) for each in measured]})
+    else:
+        report.show(report.leases_table(measured), markdown=markdown)
+        print(f"written to {out}")
+
+
+@app.command()
+@refusing()
 def fill(
     database: Annotated[
         list[str] | None,

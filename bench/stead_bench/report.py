@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from stead_bench import door
     from stead_bench.claims_rate import ClaimRate
+    from stead_bench.leases import Leases
     from stead_bench.loading import Start
     from stead_bench.memory import Rung
     from stead_bench.results import Cost, Row
@@ -171,6 +172,20 @@ def claims_table(rates: Iterable[ClaimRate]) -> Table:
         bare = (rate.bare_per_second, rate.bare_p50_ms, rate.bare_p99_ms)
         numbers = map(_number, (*stead, *bare, rate.ratio))
         drawn.add_row(rate.database, rate.work, str(rate.clients), *numbers)
+    return drawn
+
+
+def leases_table(measured: Iterable[Leases]) -> Table:
+    """A line for each database."""
+    drawn = Table(title="renewals in one request, in seconds; percent of a core without and with the leases")
+    drawn.title_justify = "left"
+    drawn.add_column("database", no_wrap=True)
+    for heading in ("leases", "renewals", "median", "longest", "cpu", "without %", "with %"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    for each in measured:
+        seconds = map(_number, (each.renewal_seconds, each.longest_seconds, each.renewal_cpu_seconds))
+        percents = map(_number, (each.idle_percent, each.alive_percent))
+        drawn.add_row(each.database, f"{each.leases:,}", f"{each.renewals:,}", *seconds, *percents)
     return drawn
 
 
