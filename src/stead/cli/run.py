@@ -145,7 +145,7 @@ def run(
 def _bound(words: list[str], parts: Sequence[Part]) -> tuple[list[str], set[int]]:
     """The command on the memory of the claimed nodes, if numactl is installed, and their CPUs."""
     nodes = nodes_of(parts)
-    cpus = _cpus_of(nodes)
+    cpus = cpus_of(nodes)
     if shutil.which("numactl") is not None:
         return ["numactl", f"--membind={','.join(map(str, sorted(nodes)))}", "--", *words], cpus
     return words, cpus
@@ -465,8 +465,14 @@ def _ranges(text: str) -> set[int]:
     return numbers
 
 
-def _cpus_of(nodes: set[int]) -> set[int]:
+_NODES = Path("/sys/devices/system/node")
+
+
+def cpus_of(nodes: set[int], folder: Path = _NODES) -> set[int]:
     """The CPUs of these nodes that this process may use.
+
+    Args:
+        folder: has a folder for each node, as the kernel makes it.
 
     Raises:
         CommandError: there are none.
@@ -474,7 +480,7 @@ def _cpus_of(nodes: set[int]) -> set[int]:
     cpus: set[int] = set()
     for node in nodes:
         try:
-            cpus |= _ranges(Path(f"/sys/devices/system/node/node{node}/cpulist").read_text(encoding="ascii"))
+            cpus |= _ranges((folder / f"node{node}" / "cpulist").read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise CommandError(f"--bind: cannot read the CPUs of NUMA node {node}: {error}") from error
     allowed = cpus & os.sched_getaffinity(0)

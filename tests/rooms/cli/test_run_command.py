@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import stead
-from stead.cli.run import OWN_UUID, Part, environment, nodes_of
+from stead.cli.errors import CommandError
+from stead.cli.run import OWN_UUID, Part, cpus_of, environment, nodes_of
 from stead.cli.run import _request as request_of
 from stead.client.provider import Provider, Tree
 from stead.topology import nvidia
@@ -256,6 +257,22 @@ def variables(*claimed):
     made = environment(claim, "train", parts)
     assert len(json.loads(made.pop("STEAD_CLAIM"))["providers"]) == len(claimed)
     return made, nodes_of(parts)
+
+
+def test_a_command_is_bound_to_the_cpus_of_its_nodes_that_it_may_use(tmp_path):
+    """As the kernel of a machine with four nodes describes them; the last one has memory only."""
+    allowed = sorted(os.sched_getaffinity(0))
+    lists = {0: "1000-1003,1008", 1: f"{allowed[0]}", 2: ",".join(map(str, [*allowed[1:], 2000])), 3: ""}
+    for node, cpus in lists.items():
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(f"{cpus}\n")
+    assert cpus_of({1}, tmp_path) == {allowed[0]}
+    assert cpus_of({1, 2, 3}, tmp_path) == {*allowed}
+    if len(allowed) > 1:
+        assert cpus_of(variables(("a", "PGPU"))[1], tmp_path) == {*allowed[1:]}
+    for nodes, words in [({0}, "nothing of the claim"), ({3}, "nothing"), (set(), "nothing"), ({4}, "NUMA node 4")]:
+        with pytest.raises(CommandError, match=words):
+            cpus_of(nodes, tmp_path)
 
 
 @pytest.mark.parametrize(
