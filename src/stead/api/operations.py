@@ -257,7 +257,9 @@ CHANGES = shown(
     ["token", "providers", "consumers"],
     token=TEXT,
     providers=array(CHANGED_PROVIDER),
-    consumers=array(strict_object({**MOVED["properties"], "expires_at": FIELDS["expires_at"]})),
+    consumers=array(
+        strict_object({**MOVED["properties"], "expires_at": FIELDS["expires_at"], "lease_ended": {"type": "boolean"}})
+    ),
 )
 MERGED_CHANGES = strict_object(
     {

@@ -88,7 +88,7 @@ class SteadVersion(Step):
         2,
         "`headroom` in `order_by` of candidates; `weight` of flavors; `order_by` of the drains of `/whatif` and of "
         "`/advice`; `improve` of `/advice`; `/headroom` without a query; `/mix`; leases: `lease`, `expires_at` and "
-        "`on_expiry` of claims and allocations, `expires_before` of `/consumers`, `/leases`",
+        "`on_expiry` of claims and allocations, `expires_before` of `/consumers`, `/leases`; ends in `/changes`",
     )
 
 

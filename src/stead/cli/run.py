@@ -30,7 +30,7 @@ from stead.cli.guard import BY_SIGNAL, CANNOT_EXECUTE, Guard
 from stead.cli.server import connect
 from stead.cli.terminal import amount_text, draw_list, line_width, page_lines, print_json, say
 from stead.client.calls import query_of
-from stead.client.errors import LeaseLost, NothingFits, NothingFound, StartOver
+from stead.client.errors import LeaseLost, NothingFits, NothingFound, Stale, StartOver
 from stead.client.request import Group, Request
 from stead.printing import one_line, printable
 
@@ -275,6 +275,10 @@ def _enter(site: Site, block: ExitStack, hold: Callable[[], Hold], request: str,
         _end_if_interrupted()
         try:
             return block.enter_context(hold())
+        except Stale:  # other claims were faster in all attempts of the server; there may be room
+            if time.monotonic() >= deadline:
+                raise
+            continue
         except (NothingFits, NothingFound):
             if time.monotonic() >= deadline:
                 raise

@@ -124,7 +124,7 @@ def lines_of(site: Site, changes: Sequence[Change], now: datetime) -> list[str]:
     names |= {uuid: place.name for uuid, place in fetch_places(site, shown - names.keys()).items()}
     texts = [
         *(_of_provider(each, names.get(each.uuid, each.uuid), read.get(each)) for each in providers),
-        *(_of_consumer(each, claims.get(each), names) for each in consumers),
+        *(_of_consumer(each, claims.get(each), names, now) for each in consumers),
     ]
     return [one_line(f"{now:%H:%M:%S} {text}") for text in texts]
 
@@ -154,11 +154,14 @@ def _of_provider(change: Change, name: str, provider: Provider | None) -> str:
     return f"provider {name}{': ' + ', '.join(amounts) if amounts else ' changed'}"
 
 
-def _of_consumer(change: Change, claim: Claim | None, names: dict[str, str]) -> str:
+def _of_consumer(change: Change, claim: Claim | None, names: dict[str, str], now: datetime) -> str:
     if change.is_deletion:
-        return f"consumer {with_name(change.uuid)} released"
+        return f"consumer {with_name(change.uuid)} released{', since its lease ended' if change.lease_ended else ''}"
     if claim is None:
         return f"consumer {with_name(change.uuid)} changed"
     owner = f"{claim.type} of project {with_name(claim.project)}"
     hosts = ", ".join(sorted(names.get(uuid, uuid) for uuid in claim.allocations))
-    return f"consumer {with_name(change.uuid)} ({owner}): {in_words(claim.amounts)} from {hosts}"
+    ends = "" if claim.expires_at is None else f" until {claim.expires_at.astimezone():%Y-%m-%d %H:%M:%S}"
+    if change.lease_ended and claim.expires_at is not None and claim.expires_at <= now:
+        ends = f", overdue since {claim.expires_at.astimezone():%Y-%m-%d %H:%M:%S}"
+    return f"consumer {with_name(change.uuid)} ({owner}): {in_words(claim.amounts)} from {hosts}{ends}"

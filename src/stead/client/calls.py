@@ -492,10 +492,10 @@ def usages(project: str, user: str | None, kind: str | None) -> Call:
     return Call("GET", with_query("/usages", filters))
 
 
-def changes(since: str | None, seconds: int) -> Call:
+def changes(since: str | None, seconds: int, *, with_ends: bool = False) -> Call:
     """What changed since a token; without one, the current token at once."""
     filters = {"since": since, "timeout": None if since is None else seconds}
-    return Call("GET", with_query("/changes", filters), stead=OWN)
+    return Call("GET", with_query("/changes", filters), stead=LEASES if with_ends else OWN)
 
 
 def next_page(call: Call, body: Json) -> Call | None:

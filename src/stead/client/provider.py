@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,7 +12,6 @@ from stead.class_order import in_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import datetime
 
     from rich.console import RenderableType
 
@@ -403,6 +403,9 @@ class Change:
         generation: its present one; None if it does not exist any more.
         token: with ``watch(since=token)``, watching continues after this change and repeats at most its neighbours.
         name: of the provider; None if the server does not tell it.
+        expires_at: the end of the consumer's lease; None if it has none, and of servers before Stead 1.2.
+        lease_ended: whether the lease of the consumer has ended: it was released, or is overdue. Another client may
+            have claimed for it since.
     """
 
     kind: Literal["provider", "consumer", "heartbeat", "start over"]
@@ -410,6 +413,8 @@ class Change:
     uuid: str = ""
     generation: int | None = None
     name: str | None = None
+    expires_at: datetime | None = None
+    lease_ended: bool = False
 
     @property
     def is_deletion(self) -> bool:
@@ -426,7 +431,16 @@ def changes_of(body: Json, before: str) -> Iterator[Change]:
     records = [(kind, record) for kind, key in kinds for record in body[key]]
     for number, (kind, record) in enumerate(records, 1):
         token = body["token"] if number == len(records) else before
-        yield Change(kind, token, record["uuid"], record["generation"], record.get("name"))
+        ends = record.get("expires_at")
+        yield Change(
+            kind,
+            token,
+            record["uuid"],
+            record["generation"],
+            record.get("name"),
+            None if ends is None else datetime.fromisoformat(ends),
+            record.get("lease_ended", False),
+        )
 
 
 @dataclass(frozen=True, slots=True)

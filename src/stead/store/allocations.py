@@ -408,7 +408,7 @@ def end_leases(tx: Transaction, watch: leases.Watch, most: int) -> Ended:
     if released:
         _release(tx, released, held_by(tx.connection, [row.uuid for row in released]))
     leases.mark(tx, [row.id for row in marked])
-    tx.log_consumers(row.uuid for row in ended)
+    tx.log_consumers((row.uuid for row in ended), ended=True)
     return Ended(len(released), len(marked), len(uuids) < most)
 
 

@@ -170,6 +170,7 @@ stead_change_log = Table(
     Column("tick", _BigInteger, primary_key=True, autoincrement=False),
     Column("uuid", String(36), primary_key=True),
     Column("kind", Integer, nullable=False),  # of clock.LogKind
+    Column("ended", Integer),  # 1: the lease of the consumer ended; otherwise null
 )
 
 stead_change_floor = Table(

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import stead
 from stead.cli.errors import CommandError
 from stead.cli.run import OWN_UUID, Part, cpus_of, environment, nodes_of
+from stead.cli.run import _enter as enter
 from stead.cli.run import _request as request_of
 from stead.client.provider import Provider, Tree
 from stead.topology import nvidia
@@ -230,6 +231,21 @@ def test_the_amounts_of_one_option_are_of_one_provider_and_devices_are_of_severa
 def test_devices_near_each_other_are_below_one_node(lab, devices, code):
     assert run(lab, "run", "--near", "-r", devices, "true")[0] == code
     assert run(lab, "run", "--near", "-q", "resources=PGPU:1", "true")[0] == 2
+
+
+def test_a_claim_that_loses_every_race_is_tried_again_while_the_run_may_wait(lab):
+    site, lost = lab[0], [stead.Stale(409, "Claim lost every race; retry.")] * 2
+
+    def hold():
+        if lost:
+            raise lost.pop()
+        return site.hold("resources=PGPU:1", lease=60, project="p")
+
+    with ExitStack() as block:
+        assert enter(site, block, hold, "resources=PGPU:1", 30).allocations
+    lost.append(stead.Stale(409, "Claim lost every race; retry."))
+    with pytest.raises(stead.Stale), ExitStack() as block:
+        enter(site, block, hold, "resources=PGPU:1", 0)
 
 
 def provider(name, uuid, parent, *traits):

@@ -22,7 +22,7 @@ def test_without_a_token_it_begins_with_one_that_only_json_shows(server, stead):
     server.can("GET /changes", told())
     ran = stead("watch", "--once")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.0"
+    assert server.asked[0].headers["openstack-api-version"] == f"placement {NEWEST}, stead 1.2"
     assert stead("watch", "--once", "--json").json["token"] == TOKEN
 
 
@@ -58,6 +58,28 @@ def test_what_changed_is_a_line_each_with_its_name_amounts_and_time(server, stea
         f"provider {GONE} deleted",
         f"consumer {CONSUMER} (JOB of project p): 4 VCPU from host-1",
         f"consumer {GONE} released",
+    ]
+
+
+def test_ends_of_claims_are_told(server, stead):
+    """Of a claim, when it ends; of a released one, that its end was the reason; of an overdue one, since when."""
+    ends = {CONSUMER: "2190-01-01T00:00:00Z", PROVIDER: "2001-01-01T00:00:00Z"}
+    changed = [
+        {"uuid": uuid, "generation": generation, "expires_at": ends.get(uuid), "lease_ended": uuid != CONSUMER}
+        for uuid, generation in [(CONSUMER, 1), (PROVIDER, 1), (GONE, None)]
+    ]
+    server.can(f"GET /changes?since={TOKEN}&timeout=5", {"token": NEXT, "providers": [], "consumers": changed})
+    for uuid, end in ends.items():
+        owner = {"project_id": "p", "user_id": "u", "consumer_type": "JOB", "consumer_generation": 1}
+        allocated = {"allocations": {GONE: {"resources": {"VCPU": 4}}}, "expires_at": end, "on_expiry": "mark"}
+        server.can(f"GET /allocations/{uuid}", {**owner, **allocated})
+    server.can(f"GET /provider_trees?in_tree={GONE}", {"provider_trees": [], "links": []})
+    ran = stead("watch", "--since", TOKEN, "--once", "--wait", "5")
+    assert ran.code == 0, ran.err
+    assert [re.sub(r"(until|since) [0-9-]+ [0-9:]+", r"\1 …", line[9:]) for line in ran.out.splitlines()] == [
+        f"consumer {CONSUMER} (JOB of project p): 4 VCPU from {GONE} until …",
+        f"consumer {PROVIDER} (JOB of project p): 4 VCPU from {GONE}, overdue since …",
+        f"consumer {GONE} released, since its lease ended",
     ]
 
 

@@ -194,7 +194,8 @@ class TestOneLease:
         token = books.service.read(changes_since, None).token
         after(clock, 6)
         told = books.service.read(changes_since, token)
-        assert told.consumers == {consumer: None, marked: 1}
+        assert told.consumers == {consumer: None, marked: generation_of(books, marked)}
+        assert set(told.ended) == {consumer, marked}
         assert told.ends == {marked: START + 5}
         assert host in told.providers
         after(clock, 5)
@@ -491,7 +492,8 @@ class Model:
 
     def compare(self, since: str) -> None:
         """What has ended since a token ended not early, and watchers hear of that and of nothing else."""
-        changed = set(self.books.service.read(changes_since, since).consumers)
+        told = self.books.service.read(changes_since, since)
+        changed = set(told.consumers)
         held = {name: found for name in self.names if (found := self.books.held(name))}
         ended = set()
         for name, lease in list(self.leases.items()):
@@ -510,6 +512,7 @@ class Model:
                 assert stored is not None
                 assert stored.is_overdue == lease.is_overdue
         assert changed == ended
+        assert set(told.ended) == ended
         self.told += len(changed)
         assert held == {name: {host: {"VCPU": 1}} for name, host in self.places.items()}
         assert [self.books.used(host) for host in self.hosts] == [

@@ -272,10 +272,16 @@ def test_a_lease_ends_by_itself(empty_api: Api) -> None:
     host = own.create_provider(inventories={"VCPU": 2})
     released, _ = put(own, host, lease=1)
     marked, _ = put(own, host, lease=1, on_expiry="mark")
+    since = own.get("/changes").token
     assert claim(own, host)[1].refused(409, "Nothing fits", code="stead.nothing_fits")
     wait_until(lambda: not own.get(f"/allocations/{released}").allocations)
     claim(own, host)[1].expect(200)
     assert own.get(f"/allocations/{marked}").allocations
+    wait_until(lambda: marked in {each["uuid"] for each in own.get(f"/changes?since={since}&timeout=0").consumers})
+    told = {each["uuid"]: each for each in own.get(f"/changes?since={since}&timeout=0").consumers}
+    assert told.pop(released) == {"uuid": released, "generation": None, "expires_at": None, "lease_ended": True}
+    assert told.pop(marked)["lease_ended"]
+    assert [each["lease_ended"] for each in told.values()] == [False], "a new claim is no end"
     now = in_utc(int(time.time()))
     overdue = own.get(f"/consumers?expires_before={now}").consumers
     assert [each["uuid"] for each in overdue] == [marked]

@@ -193,6 +193,7 @@ def show_with_ends(happened: ChangeSet) -> dict[str, Any]:
     for consumer in document["consumers"]:
         end = happened.ends.get(consumer["uuid"])
         consumer["expires_at"] = None if end is None else in_utc(end)
+        consumer["lease_ended"] = consumer["uuid"] in happened.ended
     return document
 
 

@@ -973,8 +973,7 @@ class Site(Capacity):
         Raises:
             StartOver: the changes after the token are not available any more.
         """
-        reply = await self._calling.send(calls.changes(since, wait), wait + self._calling.timeout)
-        return Changes(reply.json(), since or "")
+        return Changes(await self._calling.changes(since, wait, wait + self._calling.timeout), since or "")
 
     def watch(
         self, *, project: str | None = None, since: str | None = None, heartbeat: float = 15.0
@@ -1393,7 +1392,7 @@ async def watch(
         asked = monotonic()
         try:
             # The server may use the whole wait, and needs the usual time besides.
-            body = (await calling.send(calls.changes(token, wait), wait + calling.timeout)).json()
+            body = await calling.changes(token, wait, wait + calling.timeout)
         except StartOver:
             # The token before the notice: what the caller then reads includes all changes up to it.
             token = await current_token(calling)

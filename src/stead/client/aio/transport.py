@@ -332,6 +332,18 @@ class Calling:
         without_end: Json = (await self.send(calls.allocations(consumer), timeout)).json()
         return without_end
 
+    async def changes(self, since: str | None, seconds: int, timeout: float | None = None) -> Json:
+        """What changed since a token, with ends if the server knows leases."""
+        if self._knows_leases:
+            try:
+                body: Json = (await self.send(calls.changes(since, seconds, with_ends=True), timeout)).json()
+            except Unsupported:
+                self._knows_leases = False
+            else:
+                return body
+        without_ends: Json = (await self.send(calls.changes(since, seconds), timeout)).json()
+        return without_ends
+
     async def pages(self, call: Call, *older: Call) -> AsyncIterator[Json]:
         """The body of each page of a list.
 

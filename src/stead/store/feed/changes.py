@@ -66,6 +66,8 @@ class ChangeSet:
     """By uuid of each of ``providers``."""
     ends: Mapping[str, int] = field(default_factory=dict)
     """By uuid of each of ``consumers`` that has a lease, its end in seconds since 1970 (UTC)."""
+    ended: Collection[str] = ()
+    """Those of ``consumers`` whose leases ended."""
 
     def __bool__(self) -> bool:
         return bool(self.providers or self.consumers)
@@ -118,7 +120,9 @@ def _happened(connection: Connection, since: str | None, now: Clock) -> ChangeSe
     parts = _parts_between(connection, then.ticks, now.ticks)
     generations, details = _providers(connection, ids, logged[LogKind.GONE_PROVIDER], parts)
     changed_consumers, ends = _consumers(connection, list(logged[LogKind.CONSUMER]))
-    return ChangeSet(there.text(), generations, changed_consumers, details, ends)
+    return ChangeSet(
+        there.text(), generations, changed_consumers, details, ends, frozenset(logged[LogKind.ENDED_CONSUMER])
+    )
 
 
 Logged = dict[LogKind, set[str]]
@@ -144,8 +148,10 @@ def logged_between(connection: Connection, then: Sequence[int], now: Sequence[in
     rows = _logged_after(len(moved), MOST + 1).rows(connection, **values)
     if len(rows) > MOST:  # the query's limit was reached, so rows may be missing
         return None
-    for uuid, kind in rows:
+    for uuid, kind, ended in rows:
         logged[LogKind(kind)].add(uuid)
+        if ended:
+            logged[LogKind.ENDED_CONSUMER].add(uuid)
     return None if logged[LogKind.EVERYTHING] else logged
 
 
@@ -159,7 +165,7 @@ def _logged_after(number: int, limit: int) -> BulkQuery:
     newer = sa.or_(
         *(sa.and_(log.slot == value(f"slot{place}"), log.tick > value(f"tick{place}")) for place in range(number))
     )
-    return BulkQuery(sa.select(log.uuid, log.kind).where(newer).limit(limit))
+    return BulkQuery(sa.select(log.uuid, log.kind, log.ended).where(newer).limit(limit))
 
 
 USAGES, DELETED = "usages", "deleted"

@@ -56,6 +56,8 @@ class LogKind(IntEnum):
     """The write was too large to be listed; the uuid is empty."""
     CONSUMER = 1
     GONE_PROVIDER = 2
+    ENDED_CONSUMER = 3
+    """A consumer whose lease ended. Its row has the kind 1, which older releases know, and ``ended``."""
 
 
 class Part(IntEnum):
@@ -149,9 +151,15 @@ def tick(
         logged = {"": LogKind.EVERYTHING}
     _LOG.run(
         connection,
-        [{"slot": slot, "tick": now, "uuid": uuid, "kind": int(kind)} for uuid, kind in sorted(logged.items())],
+        [{"slot": slot, "tick": now, "uuid": uuid, **_kind(kind)} for uuid, kind in sorted(logged.items())],
     )
     return Ticked(slot, now, stamp)
+
+
+def _kind(kind: LogKind) -> dict[str, int | None]:
+    if kind is LogKind.ENDED_CONSUMER:
+        return {"kind": int(LogKind.CONSUMER), "ended": 1}
+    return {"kind": int(kind), "ended": None}
 
 
 def _text(number: sa.ColumnElement[int]) -> sa.ColumnElement[str]:
@@ -185,7 +193,7 @@ _NOTE, _NOTE_USAGE = (
 _NOTE_PARTS = Insert(stead_part_change, "provider_id", "part", "slot", "tick", changing=("slot", "tick"))
 
 # After a restore of the clock but not of the log, a tick can repeat.
-_LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", changing=("kind",))
+_LOG = Insert(stead_change_log, "slot", "tick", "uuid", "kind", "ended", changing=("kind", "ended"))
 
 
 def earlier_stamps(connection: Connection, slot: int) -> dict[int, int]:

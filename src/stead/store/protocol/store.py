@@ -360,9 +360,13 @@ class Transaction:
         """What this transaction wrote, with its tick."""
         return CommittedWrite(ticked, frozenset(self.touched), frozenset(self.touched_usage), self.standings)
 
-    def log_consumers(self, uuids: Iterable[str]) -> None:
-        """Note that these consumers changed, were created or deleted. Only watchers use this."""
-        self.logged.update(dict.fromkeys(uuids, LogKind.CONSUMER))
+    def log_consumers(self, uuids: Iterable[str], *, ended: bool = False) -> None:
+        """Note that these consumers changed, were created or deleted. Only watchers use this.
+
+        Args:
+            ended: because their leases did.
+        """
+        self.logged.update(dict.fromkeys(uuids, LogKind.ENDED_CONSUMER if ended else LogKind.CONSUMER))
 
     def log_gone_provider(self, uuid: str) -> None:
         """Note that this provider was deleted: the id in its change row can no longer be resolved."""

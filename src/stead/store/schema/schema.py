@@ -474,7 +474,7 @@ class History:
 
 
 PLACEMENT = History("placement", "alembic_version", "a082b8bb98d0")
-STEAD = History("stead", "stead_version", "stead0012")
+STEAD = History("stead", "stead_version", "stead0013")
 HISTORIES = (PLACEMENT, STEAD)
 
 OWN_PREFIX = "stead_"

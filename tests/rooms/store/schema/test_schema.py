@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)  # upgrades databases from every revision
 
 REVISIONS = ["b4ed3a175331", "611cd6dffd7b", "b5c396305c25", "422ece571366", "a082b8bb98d0"]
-STEAD_REVISIONS = [f"stead{number:04}" for number in range(1, 13)]
+STEAD_REVISIONS = [f"stead{number:04}" for number in range(1, 14)]
 STAMPS = {"created_at": "DATETIME", "updated_at": "DATETIME"}
 NUMBER, SHORT, LONG = "INTEGER", "VARCHAR(36)", "VARCHAR(255)"
 
