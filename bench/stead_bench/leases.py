@@ -69,9 +69,11 @@ class Bench:
         """
         with TemporaryDirectory(prefix="stead-bench-") as name:
             url = database or f"sqlite:///{name}/stead.db"
-            with servers.stead(Path(name), url, self.serving) as server:
-                with closing(server.connect(VERSIONS)) as connection:
-                    return self._measured(server, connection, url.partition(":")[0].partition("+")[0])
+            with (
+                servers.stead(Path(name), url, self.serving) as server,
+                closing(server.connect(VERSIONS)) as connection,
+            ):
+                return self._measured(server, connection, url.partition(":")[0].partition("+")[0])
 
     def _measured(self, server: Server, connection: Connection, database: str) -> Leases:
         if connection.read("/resource_providers")["resource_providers"]:
