@@ -33,6 +33,8 @@ PATHS = [
     "/ui/ask?resources=VCPU:1&resources_G=PGPU:1&group_policy=none&explain=1",
     "/ui/ask?flavor=m1.large",
     "/ui/consumers",
+    "/ui/consumers?q=host-0",
+    "/ui/ask?resources=PGPU:3&room=1",
     "provider",
     "drain",
     "drain?same_traits=true&same_aggregates=true",

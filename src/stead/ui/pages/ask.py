@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from stead.candidates.explain import Count, Explanation, Relaxation
     from stead.candidates.headroom.headroom import Headroom
     from stead.candidates.kinds import Candidate
+    from stead.candidates.placing import Amounts
     from stead.catalog.snapshot import Snapshot
     from stead.domain.limits import RequestLimits
     from stead.domain.request import CandidateRequest
     from stead.service.service import Service
+    from stead.service.what_if import Advised
     from stead.ui.pages.provider import Box, Node
     from stead.ui.rendering import Rendering
 
@@ -51,6 +53,7 @@ _FLAVORS = 1_000
 
 _EXPLAIN = "explain"
 _FLAVOR = "flavor"
+_ROOM = "room"
 
 
 class Ask:
@@ -66,12 +69,13 @@ class Ask:
         req.require("placement:allocation_candidates:list", None)
         given = [(key, value.strip()) for key, value in Pairs.of(req) if value.strip()]
         explained = any(key == _EXPLAIN for key, _ in given)
-        given = [(key, value) for key, value in given if key not in (_EXPLAIN, "claimed")]
-        values: dict[str, Any] = dict.fromkeys(("candidates", "why", "headroom", "flavor", "written_out"))
+        wants_room = any(key == _ROOM for key, _ in given)
+        given = [(key, value) for key, value in given if key not in (_EXPLAIN, _ROOM, "claimed")]
+        values: dict[str, Any] = dict.fromkeys(("candidates", "why", "headroom", "flavor", "written_out", "room"))
         values |= {"problem": "", "is_more": False}
         if given:
             try:
-                values |= self._answer(req, given, explained=explained)
+                values |= self._answer(req, given, explained=explained, wants_room=wants_room)
             except BadRequest as error:
                 resp.status = "400 Bad Request"
                 values["problem"] = str(error)
@@ -91,6 +95,7 @@ class Ask:
             request_keys={key: _LABELS[key] for key in REQUEST_KEYS},
             claimed=req.get_param("claimed") or "",
             may_explain=may(req, "stead:allocation_candidates:explain"),
+            may_advise=may(req, "stead:advice:show"),
             may_claim=self._rendering.writes and may(req, "placement:allocations:update"),
             # In the form, so that a form that is sent twice names one consumer, and the second claim conflicts.
             consumer=str(uuid4()),
@@ -98,7 +103,9 @@ class Ask:
             **values,
         )
 
-    def _answer(self, req: Request, given: Sequence[tuple[str, str]], *, explained: bool) -> Mapping[str, Any]:
+    def _answer(
+        self, req: Request, given: Sequence[tuple[str, str]], *, explained: bool, wants_room: bool
+    ) -> Mapping[str, Any]:
         find = finder(self._service)
         request = parse_candidate_request(Pairs(list(given)), ALL_FEATURES, find)
         chosen = _chosen_flavor(given)
@@ -117,6 +124,11 @@ class Ask:
         }
         if explained or not candidates:
             answer["why"] = self._why(req, given, request)
+        if not candidates and wants_room and may(req, "stead:advice:show"):
+            most = self._limits.claims
+            answer["room"] = room_made(
+                self._service.advice(request, 1, same_traits=False, same_aggregates=False, most=most)[0]
+            )
         if candidates and may(req, "stead:headroom:show"):
             snapshot, _, room, _ = self._service.headroom(replace(request, limit=None))
             answer["headroom"] = room_for(snapshot, room)
@@ -404,6 +416,51 @@ def why(snapshot: Snapshot, explanation: Explanation, given: Given, request: Can
     parts.append(_part("Trees", "trees", explanation.trees.in_play, steps))
     ways_out = [_way_out(relaxation, count, given, request) for relaxation, count in explanation.relaxations]
     return Why(explanation.summary, _counted(explanation.candidates), explanation.is_complete, parts, ways_out)
+
+
+class Moved(NamedTuple):
+    """A consumer that would move: what it would leave and get, by uuid and name of the provider."""
+
+    consumer: str
+    project: str
+    leaves: Sequence[tuple[str, str, Mapping[str, int]]]
+    gets: Sequence[tuple[str, str, Mapping[str, int]]]
+
+
+class Room(NamedTuple):
+    """Which consumers to move so that a request fits once. ``moves`` is None if no plan was found."""
+
+    moves: Sequence[Moved] | None
+    is_impossible: bool
+
+
+def room_made(advised: Advised) -> Room:
+    """An advice in words. Allocations that stay as they are, are in neither list of a move."""
+    snapshot = advised.snapshot
+    names = snapshot.class_names.by_id
+
+    def shares(amounts: Amounts, others: Amounts) -> list[tuple[str, str, Mapping[str, int]]]:
+        return [
+            (snapshot.uuid(slot), snapshot.identities.names[slot], {names[id_].name: each for id_, each in of.items()})
+            for slot, of in sorted(amounts.items())
+            if others.get(slot) != of
+        ]
+
+    moves = advised.advice.moves
+    if moves is None:
+        return Room(None, advised.advice.at_least is None)
+    return Room(
+        [
+            Moved(
+                move.holdings.consumer,
+                advised.allocations[move.holdings.consumer].project,
+                shares(move.holdings.amounts, move.amounts),
+                shares(move.amounts, move.holdings.amounts),
+            )
+            for move in moves
+        ],
+        is_impossible=False,
+    )
 
 
 class HeadroomAnswer(NamedTuple):

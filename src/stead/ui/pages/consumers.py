@@ -106,7 +106,10 @@ class Consumers:
             for uuid, one in held.items()
             if one.providers and project in (None, one.project)
         ]
-        found += [Match("in_tree", uuid, name) for uuid, name in hosts_like(snapshot, compact)]
+        found += [
+            Match("in_tree" if is_root else "provider", uuid, name)
+            for uuid, name, is_root in providers_like(snapshot, compact)
+        ]
         if project is None:
             found += [Match("project_id", name, name) for name in owners.projects]
             found += [Match("user_id", name, name) for name in owners.users]
@@ -168,17 +171,20 @@ class Match(NamedTuple):
     label: str
 
 
-def hosts_like(snapshot: Snapshot, text: str) -> list[tuple[str, str]]:
-    """The roots with this uuid or this name, or else the first ones whose name has the text: uuids and names."""
+def providers_like(snapshot: Snapshot, text: str) -> list[tuple[str, str, bool]]:
+    """The provider with this uuid or name, or else the first roots whose name has the text.
+
+    Of each the uuid, the name, and whether it is a root.
+    """
     slot = snapshot.find(text)
     if slot is None:
         slot = snapshot.find_named(text)
     if slot is not None:
-        return [(snapshot.uuid(slot), snapshot.identities.names[slot])]
-    part, found = text.casefold(), list[tuple[str, str]]()
+        return [(snapshot.uuid(slot), snapshot.identities.names[slot], snapshot.forest.root[slot] == slot)]
+    part, found = text.casefold(), list[tuple[str, str, bool]]()
     for place in np.flatnonzero(snapshot.live).tolist():
         if snapshot.forest.root[place] == place and part in snapshot.identities.names[place].casefold():
-            found.append((snapshot.uuid(place), snapshot.identities.names[place]))
+            found.append((snapshot.uuid(place), snapshot.identities.names[place], True))
             if len(found) == _MATCHES:
                 break
     return found
