@@ -63,7 +63,8 @@ def test_the_command_has_a_row_for_each_thing_and_a_column_for_each_number(bench
         (of, number) for of in (sharing, WATCHER) for number in (20, 40)
     ]
     assert all(of in ran.out for of in (sharing, WATCHER))
-    assert 0 < rungs[0]["bytes_in_use"] <= rungs[0]["bytes_at_most"]
+    # So few take less than what else a server frees meanwhile: the difference may be below zero.
+    assert rungs[0]["bytes_in_use"] <= rungs[0]["bytes_at_most"]
 
 
 def test_a_number_beyond_what_can_exist_becomes_the_largest_possible() -> None:

@@ -101,9 +101,10 @@ def outlive_reader() -> None:
         if not isinstance(present, io.TextIOWrapper) or _descriptor_of(present) != descriptor:
             continue  # a test or a program has replaced it
         present.flush()
-        buffered = io.BufferedWriter(_ReadOrNot(descriptor, "w", closefd=False))
+        raw = _ReadOrNot(descriptor, "w", closefd=False)
+        through = present.write_through  # PYTHONUNBUFFERED: a buffer would keep what Python passes on at once
+        buffered: Any = raw if through else io.BufferedWriter(raw)
         lines = present.line_buffering or name == "stderr"
-        through = present.write_through  # PYTHONUNBUFFERED
         again = io.TextIOWrapper(
             buffered, present.encoding, present.errors, line_buffering=lines, write_through=through
         )

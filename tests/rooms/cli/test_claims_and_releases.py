@@ -186,8 +186,8 @@ def test_all_consumers_of_a_host_are_released(stead, two_projects):
     assert remaining(stead, two_projects) == ""
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2)])
-def test_on_a_terminal_the_operator_is_asked_after_the_list(address, stead, two_projects, answer, code):
+@pytest.mark.parametrize(("answer", "code", "unbuffered"), [("y\n", 0, "1"), ("n\n", 2, "")])
+def test_on_a_terminal_the_operator_is_asked_after_the_list(address, stead, two_projects, answer, code, unbuffered):
     url, token = address
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -195,6 +195,7 @@ def test_on_a_terminal_the_operator_is_asked_after_the_list(address, stead, two_
         **dict.fromkeys(("stdin", "stdout", "stderr"), theirs),
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     ) as releasing:
         os.close(theirs)
         shown = ""
@@ -205,7 +206,8 @@ def test_on_a_terminal_the_operator_is_asked_after_the_list(address, stead, two_
             return "[y/N]" in shown
 
         wait_until(asked)
-        assert all((uuid in shown) == (name in "ab") for uuid, name in two_projects.items())
+        listing = shown.partition("[y/N]")[0]
+        assert all((uuid in listing) == (name in "ab") for uuid, name in two_projects.items()), shown
         os.write(ours, answer.encode())
         assert releasing.wait(PATIENCE_SECONDS) == code
     os.close(ours)
