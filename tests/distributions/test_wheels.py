@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.one_database, pytest.mark.timeout(120)]  # builds distributions
 
 OF_STEAD = {
-    "__init__.py", "aio.py", "aliases.py", "api", "application.py", "auth", "candidates", "catalog", "class_order.py",
+    "__init__.py", "aio.py", "aliases.py", "api", "application.py", "auth", "candidates", "catalog",
     "cli", "client", "config", "domain", "embedded.py", "observation.py", "observe", "printing.py", "process",
     "py.typed", "serve", "service", "store", "testing", "topology", "ui", "wsgi.py",
 }  # fmt: skip

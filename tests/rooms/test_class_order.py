@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 import stead
-from stead.class_order import class_order, class_words, short_amount, unit_of
 from stead.cli.app import run
+from stead.printing import class_order, class_words, short_amount, unit_of
 from tests.servers.placements import stead_itself
 from tests.system.api.client import NEWEST, Api, Provider, fresh_uuid, holding, http_door
 

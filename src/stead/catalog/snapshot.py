@@ -18,9 +18,9 @@ import numpy as np
 from stead.catalog.blocks import Blocks, Directory, IdIndex, TextIndex, Texts, TreeIndex, ValueTable
 from stead.catalog.columns import Inventories, InventoryColumns, Masks, Memberships
 from stead.catalog.fragments import TextCache
-from stead.class_order import class_order
 from stead.domain.names import SHARES_VIA_AGGREGATE
 from stead.domain.provider import BY_NAME, MAX_INT, HeldInventory, Provider, Slot
+from stead.printing import class_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping

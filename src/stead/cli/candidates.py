@@ -25,7 +25,6 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 import typer
 
-from stead.class_order import in_class_order
 from stead.cli.arguments import options, read_lines
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.server import connect
@@ -54,7 +53,7 @@ from stead.cli.tree import require_named
 from stead.client.calls import query_of
 from stead.client.candidate import Explanation, constraint_words, count_words, group_words, relaxation_words
 from stead.client.errors import Refused
-from stead.printing import printable
+from stead.printing import in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

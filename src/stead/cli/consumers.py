@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.class_order import class_order, in_class_order
 from stead.cli.aliases import IDS, with_name
 from stead.cli.arguments import age_text, name_of, options, read_age, read_file, read_moment
 from stead.cli.errors import CommandError, Negative
@@ -33,7 +32,7 @@ from stead.cli.tree import find
 from stead.client.consumers import uuid_of
 from stead.client.errors import Refused
 from stead.client.provider import add_up
-from stead.printing import printable
+from stead.printing import class_order, in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

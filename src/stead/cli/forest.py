@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from stead.class_order import class_order, in_class_order
 from stead.cli.aliases import with_name
 from stead.cli.terminal import (
     ELLIPSIS,
@@ -28,7 +27,7 @@ from stead.cli.terminal import (
     wrapped,
 )
 from stead.cli.text import Text, cell_len
-from stead.printing import printable
+from stead.printing import class_order, in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

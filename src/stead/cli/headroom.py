@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 
 import typer
 
-from stead.class_order import in_class_order
 from stead.cli.arguments import options
 from stead.cli.candidates import NOTHING_FITS, Flavor, Query, with_flavor
 from stead.cli.errors import CommandError, Negative
@@ -30,7 +29,7 @@ from stead.cli.terminal import (
 from stead.cli.text import Text
 from stead.client.candidate import limit_words
 from stead.client.errors import Refused
-from stead.printing import printable
+from stead.printing import in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

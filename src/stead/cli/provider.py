@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.class_order import class_order, in_class_order
 from stead.cli import arguments
 from stead.cli.aliases import with_name
 from stead.cli.arguments import options, read_moment
@@ -31,7 +30,7 @@ from stead.cli.terminal import (
 from stead.cli.text import Text
 from stead.cli.tree import TreeFilter, fetch_trees, find, find_provider, is_pattern
 from stead.client.errors import Refused, Unreachable
-from stead.printing import one_line, printable
+from stead.printing import class_order, in_class_order, one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

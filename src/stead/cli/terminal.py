@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
 from stead import aliases
 from stead.aliases import named_in
-from stead.class_order import in_class_order, short_amount, unit_of
 from stead.cli.arguments import options
 from stead.cli.errors import CommandError
 from stead.cli.text import Text, cell_len, has_colors, is_terminal
-from stead.printing import printable
+from stead.printing import in_class_order, printable, short_amount, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.class_order import class_order, in_class_order
 from stead.cli.arguments import options
 from stead.cli.errors import CommandError
 from stead.cli.forest import Amount, Provider, TreeGroup, amount_as_json, draw_groups, draw_sums, fill, natural, sums_of
@@ -24,7 +23,7 @@ from stead.cli.tree import EVERY_TREE, fetch_roots
 from stead.cli.watch import lines_of
 from stead.client.errors import Failed, Refused, StartOver, Unavailable, Unsupported
 from stead.client.provider import CONSUMER
-from stead.printing import printable
+from stead.printing import class_order, in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

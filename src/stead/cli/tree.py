@@ -15,7 +15,6 @@ from uuid import UUID
 
 import typer
 
-from stead.class_order import in_class_order
 from stead.cli.arguments import options
 from stead.cli.errors import Negative
 from stead.cli.forest import (
@@ -39,6 +38,7 @@ from stead.cli.server import connect
 from stead.cli.suggestions import no_provider
 from stead.cli.terminal import line_width, page_lines, print_json, progress, wrapped
 from stead.client import BY_NAME
+from stead.printing import in_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

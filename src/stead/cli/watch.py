@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stead.class_order import in_class_order
 from stead.cli.aliases import with_name
 from stead.cli.arguments import options
 from stead.cli.consumers import fetch_places
@@ -21,7 +20,7 @@ from stead.cli.terminal import amount_text, in_words, json_text, machine_readabl
 from stead.client.calls import random_pause
 from stead.client.errors import Refused, StartOver, Unavailable
 from stead.client.provider import CONSUMER
-from stead.printing import one_line
+from stead.printing import in_class_order, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

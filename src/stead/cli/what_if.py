@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stead.class_order import in_class_order
 from stead.cli.aliases import with_name
 from stead.cli.arguments import InventoryText, copies, inventory, of_provider, options
 from stead.cli.candidates import (
@@ -55,7 +54,7 @@ from stead.client.what_if import (
     RemoveTrait,
     SetInventory,
 )
-from stead.printing import printable
+from stead.printing import in_class_order, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from stead.class_order import in_class_order
+from stead.printing import in_class_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -20,9 +20,9 @@ from markupsafe import Markup
 from stead.aliases import NoAliases
 from stead.aliases import read as read_aliases
 from stead.auth.authentication import Credentials
-from stead.class_order import class_words, in_class_order, short_amount, unit_of
 from stead.client.errors import plain
 from stead.domain.moments import in_utc
+from stead.printing import class_words, in_class_order, short_amount, unit_of
 from stead.ui.sessions import SESSION_KEY, csrf_token
 
 if TYPE_CHECKING:

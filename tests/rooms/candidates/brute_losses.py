@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from stead.class_order import class_order
 from stead.domain.request import UNSUFFIXED
+from stead.printing import class_order
 from tests.rooms.candidates.brute_force import (
     eligible_anchors,
     has_traits,

@@ -34,7 +34,6 @@ from stead.api.tree_columns import column_texts
 from stead.api.tree_text import state_object, totals_texts, tree_texts, whole_text
 from stead.api.versions import S, V, Versioned
 from stead.candidates.provider_trees import count_providers, matching_trees, page_of, places_of, rows_of, tree_totals
-from stead.class_order import class_order
 from stead.domain.moments import from_text
 from stead.domain.names import NAME_LENGTH, RESOURCE_CLASS_NAME
 from stead.domain.provider import BY_NAME, MOST_OF_PROVIDER
@@ -48,6 +47,7 @@ from stead.domain.provider_trees import (
     TreeDocument,
 )
 from stead.domain.request import Page
+from stead.printing import class_order
 from stead.process import runtime
 from stead.store import provider_trees
 

@@ -16,10 +16,10 @@ from stead.api.resources.allocations import query_of
 from stead.api.versions import ALL_FEATURES, NEWEST, NEWEST_STEAD
 from stead.auth.authentication import Credentials
 from stead.candidates.explain import EACH, Constraint
-from stead.class_order import class_words, in_class_order
 from stead.client import candidate as words
 from stead.domain.claim import Claim
 from stead.domain.errors import BadRequest, InvalidQuery
+from stead.printing import class_words, in_class_order
 from stead.store.extensions import flavors
 from stead.ui.pages.provider import boxes_of_candidate, nodes
 from stead.ui.rendering import READABLE

@@ -15,8 +15,8 @@ from stead.api.query.candidates import Pairs, stored_request
 from stead.api.query.providers import parse_tree_query
 from stead.candidates.provider_trees import matching_trees, tree_totals
 from stead.catalog.listing import sums
-from stead.class_order import class_order
 from stead.domain.errors import BadRequest, InvalidQuery
+from stead.printing import class_order
 from stead.process import runtime
 from stead.store.extensions import flavors
 from stead.ui.pages.ask import limit_words
