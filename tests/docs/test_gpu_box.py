@@ -38,7 +38,7 @@ def with_wheel(directory: Path) -> Path:
 
 def test_every_command_prints_what_the_page_says(tmp_path: Path) -> None:
     install, make, *commands = commands_of(DOCS / "gpu-box.md")
-    assert install.text == "pip install stead\n"
+    assert install.text == "pip install .\n"
     assert make.text.startswith("sudo install -d -g gpu -m 2770 /srv/stead ")
     shared, programs = tmp_path / "shared", tmp_path / "bin"
     shared.mkdir()

@@ -45,6 +45,7 @@ from stead.cli.consumers import (
     fetch_consumers_of,
     fetch_places,
     read_names,
+    without_allocations,
 )
 from stead.cli.errors import NO, CommandError, Negative
 from stead.cli.server import connect, summary
@@ -91,12 +92,22 @@ _POLL = 1.0  # seconds between two tries, if the server does not support waiting
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The consumer and its owner; *type* None keeps the type of an existing consumer."""
+    """The consumer and its owner; *type* None keeps the type of an existing consumer.
+
+    *name* is that of the command line, which the uuid may be made from.
+    """
 
     consumer: str
     project: str
     user: str
     type: str | None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """The uuid with its names."""
+        shown = with_name(self.consumer)
+        return shown if self.name in ("", self.consumer) else f"{shown} ({self.name})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,8 @@ def claim(
         raise CommandError("the value of --consumer-name is empty")
     requested = with_flavor(query, flavor)
     names = names_of_gang(consumer or consumer_name, count)
-    owners = [Owner(uuid_of(name), project, user, consumer_type) for name in names]
+    is_named = count > 1 or consumer_name is not None
+    owners = [Owner(uuid_of(name), project, user, consumer_type, name if is_named else "") for name in names]
     with connect() as site:
 
         def attempt() -> list[Claimed]:
@@ -164,27 +176,21 @@ def claim(
             return claim_gang(site, requested, owners, distinct_hosts=distinct_hosts, replace=replace)
 
         claimed = _until_it_fits(site, attempt, patience) if patience else attempt()
-    report(owners, claimed, names if count > 1 or consumer_name is not None else None)
+    report(owners, claimed, names if is_named else None)
 
 
 def report(owners: list[Owner], claimed: list[Claimed], names: list[str] | None = None) -> None:
     """Say what *owners* have now; *names* are theirs, if they have any."""
-    titles = [with_name(owner.consumer) for owner in owners]
-    if names is not None:
-        titles = [
-            title if owner.consumer == name else f"{title} ({name})"
-            for owner, title, name in zip(owners, titles, names, strict=True)
-        ]
     if options().json:
         told = [_as_json(owner, each) for owner, each in zip(owners, claimed, strict=True)]
         if names is not None:
             told = [{"consumer_name": name, **each} for name, each in zip(names, told, strict=True)]
         print_json(told[0] if len(told) == 1 else {"claims": told}, told)
         return
-    for place, (title, each) in enumerate(zip(titles, claimed, strict=True)):
+    for place, (owner, each) in enumerate(zip(owners, claimed, strict=True)):
         again = f", at try {each.tries}" if each.tries > 1 else ""
         instead = ", in place of what it held" if each.replaced else ""
-        print(f"{chr(10) if place else ''}claimed for consumer {printable(title)}{instead}{again}\n")
+        print(f"{chr(10) if place else ''}claimed for consumer {printable(owner.title)}{instead}{again}\n")
         show_lines(draw_claim(each.candidate, each.names, line_width()))
 
 
@@ -284,7 +290,7 @@ def _require_none(site: Site, owners: list[Owner]) -> None:
     for owner in owners:
         if had := site.find(owner.consumer):
             refusal = CommandError(
-                f"consumer {owner.consumer} has {describe(had)} already; --replace claims instead of that"
+                f"consumer {printable(owner.title)} has {describe(had)} already; --replace claims instead of that"
             )
             refusal.exit_code = NO
             raise refusal
@@ -314,7 +320,9 @@ def _writing(owner: Owner, write: Callable[[], T]) -> T:
     try:
         return write()
     except Unreachable as error:
-        raise error.worded(f"{error.detail}; whether consumer {owner.consumer} holds its claim is unknown") from error
+        raise error.worded(
+            f"{error.detail}; whether consumer {printable(owner.title)} holds its claim is unknown"
+        ) from error
 
 
 def _again(write: Callable[[], T]) -> T:
@@ -478,7 +486,7 @@ def release(
         if consumers and (len(consumers) > 1 or consumers == ["-"]):
             _release_named(site, _read_names(consumers), yes=yes, dry_run=dry_run)
         elif consumers:
-            _release_one(site, uuid_of(consumers[0] or "–"), dry_run=dry_run)
+            _release_one(site, consumers[0], dry_run=dry_run)
         elif all_of is None:
             listed = fetch_consumers(site, project, user, consumer_type)
             _release_several(site, listed, yes=yes, dry_run=dry_run)
@@ -503,7 +511,7 @@ def _release_named(site: Site, names: Sequence[str], *, yes: bool, dry_run: bool
         uuid = uuid_of(name or "–")
         claim = site.find(uuid)
         if claim is None:
-            missing[uuid] = f"no allocations of {name!r}"
+            missing[uuid] = without_allocations(name)
         else:
             listed.append(claim)
     _release_several(site, listed, yes=yes, dry_run=dry_run, missing=missing)
@@ -514,8 +522,11 @@ def _passes(consumer: Consumer, project: str | None, user: str | None, consumer_
     return all(chosen in (None, own) for chosen, own in pairs)
 
 
-def _release_one(site: Site, uuid: str, *, dry_run: bool) -> None:
+def _release_one(site: Site, name: str, *, dry_run: bool) -> None:
+    uuid = uuid_of(name or "–")
     claim = site.find(uuid)
+    if claim is None:
+        raise Negative(without_allocations(name))
     if not dry_run:
         site.release(uuid)
     if options().json:

@@ -145,14 +145,19 @@ def show(
     with connect() as site:
         shown = site.find(uuid)
         if shown is None:
-            called = "" if uuid == consumer else f" (consumer {uuid})"
-            raise Negative(f"no allocations of {consumer!r}{called}")
+            raise Negative(without_allocations(consumer))
         places = fetch_places(site, shown.allocations)
     if options().json:
         told = consumer_as_json(shown, places)
         print_json(told, [told])
     else:
         page_lines(draw_consumer(shown, places, line_width()))
+
+
+def without_allocations(name: str) -> str:
+    """That the consumer with this name or uuid has none."""
+    uuid = uuid_of(name or "–")
+    return f"no allocations of {name!r}" + ("" if uuid == name else f" (consumer {uuid})")
 
 
 class By(StrEnum):

@@ -448,9 +448,11 @@ def draw_providers(listed: Sequence[tuple[Provider, Provider]], width: int) -> I
         rows.append([provider.name, "" if provider is top else top.name, state, ", ".join(amounts)])
     headings = ("provider", "root", "state", "used")
     shown = [place for place in range(len(headings)) if any(row[place] for row in rows)]
-    yield from draw_list([headings[place] for place in shown], [[row[place] for place in shown] for row in rows], width)
+    cells = [[row[place] for place in shown] for row in rows]
+    yield from draw_list([headings[place] for place in shown], cells, width, least_last=_LEAST_USED)
 
 
+_LEAST_USED = 24  # cells, for `8 / 16 GiB MEMORY_MB,`
 _TITLES = 12  # cells
 _MOST_CONSUMERS = 20
 _INVENTORY = ("inventory", "total", "reserved", "ratio", "min", "max", "step", "capacity", "used", "free")

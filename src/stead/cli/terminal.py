@@ -420,25 +420,34 @@ _ENDING = re.compile(r"\((e?s)\)")
 
 
 def draw_list(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], width: int, numbers: Collection[str] = ()
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int,
+    numbers: Collection[str] = (),
+    *,
+    least_last: int = 0,
 ) -> Iterator[Text]:
     """The lines of *rows*, none longer than *width* cells; the first cell of a row is its name.
 
     Args:
         numbers: headings of right-aligned columns.
+        least_last: cells that are enough for the last column, in which long text wraps. Default: it does not wrap.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [widest(column) for column in zip(headings, *shown, strict=True)]
-    if sum(widths) + GAP * (len(widths) - 1) > width:
-        yield from _paragraphs(headings, shown, width)
-        return
+    last = width - sum(widths[:-1]) - GAP * (len(widths) - 1)
+    if widths and widths[-1] > last:
+        if not least_last or last < least_last:
+            yield from _paragraphs(headings, shown, width)
+            return
+        widths[-1] = last
     for number, row in enumerate([list(headings), *shown]):
         line = Text("", style="bold" if number == 0 else "")
         for heading, cell, cells in zip(headings, row, widths, strict=True):
             blanks = " " * (cells - cell_len(cell)) if heading in numbers else ""
             line += padded(Text(blanks + cell), cells + GAP)
         line.rstrip()
-        yield line
+        yield from wrapped(line, width, width - last) if line.cell_len > width else [line]
 
 
 def _paragraphs(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Text]:
@@ -448,6 +457,8 @@ def _paragraphs(headings: Sequence[str], rows: Sequence[Sequence[str]], width: i
             yield Text()
         yield from wrapped(Text(name, style="bold"), width)
         for heading, cell in zip(headings[1:], cells, strict=True):
+            if not cell:
+                continue
             yield from beside(Text(" " * GAP + heading, style="dim"), [Text(cell)], columns)
 
 

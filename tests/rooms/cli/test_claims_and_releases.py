@@ -105,7 +105,7 @@ def test_a_gang_takes_no_consumer_that_another_client_claimed_unless_it_says_rep
     for wait in ((), ("--wait", str(PATIENCE_SECONDS))):  # waiting makes it no other consumer
         code, out, err = stead(*gang, *wait)
         assert (code, out) == (1, "")
-        assert err.startswith(f"stead: consumer {uuid_of('gang-1')} has 2 VCPU already; --replace")
+        assert err.startswith(f"stead: consumer {uuid_of('gang-1')} (gang-1) has 2 VCPU already; --replace")
         assert consumers(stead) == before
     assert stead(*gang, "--replace")[0] == 0
     assert {each["resources"]["VCPU"] for each in consumers(stead).values()} == {3}

@@ -135,3 +135,26 @@ def test_the_first_line_is_that_the_host_is_disabled_since_when_why_and_the_cure
     assert code == 1
     assert re.fullmatch(r"broken is disabled since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: bad DIMM", first)
     assert second.strip() == "(`stead provider enable broken`)."  # a command is not torn
+
+
+def test_a_refusal_names_the_consumer_as_it_was_named(stead: Command) -> None:
+    code, _, error = stead("claim", "resources=VCPU:1", *OWNER, "--consumer-name", "vm")
+    assert code == 1
+    assert f"consumer {uuid_of('vm')} (vm) has 2 VCPU, 8 GiB MEMORY_MB, 1.46 TiB DISK_GB already" in error
+
+
+def test_a_long_last_column_of_a_list_wraps_and_empty_facts_are_left_out(
+    stead: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    heading, first, second, *_ = stead("provider", "list")[1].splitlines()
+    assert heading.split() == ["provider", "state", "used"]
+    assert first == "broken    disabled  0 / 8 VCPU,"
+    assert second == f"{' ' * 20}0 / 128 GiB MEMORY_MB"
+    monkeypatch.setenv("COLUMNS", "30")
+    paragraphs = [part.splitlines() for part in stead("provider", "list")[1].split("\n\n")]
+    assert [[line.split()[0] for line in part[:2]] for part in paragraphs] == [
+        ["broken", "state"],
+        ["host", "used"],
+        ["other", "used"],
+    ]

@@ -180,7 +180,7 @@ def _of_connection(store: Store) -> Iterator[Symptom]:
         theirs = int(connection.execute(now).scalar_one()) + 0.5  # of the second that it is in
         ours = (before + time.time()) / 2
     difference = theirs - ours
-    words = f"the database's clock differs from this machine's by {difference:+.1f} s"
+    words = f"the database's is {difference:+.1f} s from this machine's"
     is_far = abs(difference) > _CLOCK_SECONDS
     yield Symptom("clock", State.WARNING if is_far else State.OK, words, "Run chrony or ntpd on both." * is_far)
 
