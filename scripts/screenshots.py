@@ -1,13 +1,15 @@
-"""Make the pictures of the web interface in docs/: ``python -m scripts.screenshots [FOLDER]``.
+"""Make the pictures of the web interface in docs/: ``python -m scripts.screenshots [FOLDER]`` (two minutes).
 
 Needs Playwright and Chromium. It starts a server on a temporary database with a site of 2,000 hosts, some of which
-have allocations, and opens the pages.
+have allocations, and opens the pages. The contact sheet has every page in three widths and both schemes.
+With ``--all FOLDER``, each of its pictures is written in full, too.
 """
 
 from __future__ import annotations
 
 import shutil
-import sys
+from argparse import ArgumentParser
+from base64 import b64encode
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -30,13 +32,46 @@ FOLDER = Path(__file__).parents[1] / "docs/pictures"
 HOSTS = 2000
 RACK = 250
 SIZE = {"width": 1280, "height": 860}
+SIZES = {400: 860, 1280: 860, 2560: 1440}
+"""Width and height of the pages in the contact sheet."""
+
+PAGES = {
+    "Site": "/ui/",
+    "Search": "/ui/?search=rack-1+VCPU>=40",
+    "Drawer": "/ui/?host=gpu-07",
+    "Host": "/ui/providers/{uuid}",
+    "Drain": "/ui/providers/{uuid}/drain",
+    "Ask": "/ui/ask?resources=VCPU:8,MEMORY_MB:16384&limit=4",
+    "Ask, nothing fits": "/ui/ask?resources=VCPU:200,PGPU:1&required=HW_CPU_X86_AVX2",
+    "Consumers": "/ui/consumers",
+    "Activity": "/ui/activity",
+    "Components": "/ui/style",
+    "Reference": "/docs",
+    "Sign in": "/ui/sign-in",
+}
+THUMB = 200
+"""Height of each page in the contact sheet, in pixels."""
+
+SHEET = """body { font: 600 14px system-ui; margin: 16px; background: #d9dde3; }
+h2 { font-size: 14px; margin: 14px 0 6px; }
+div { display: flex; gap: 8px; } img { border-radius: 4px; }"""
 MACHINE = "gpu-07"
+FLAVORS = {
+    "m1.small": "resources=VCPU:1,MEMORY_MB:2048,DISK_GB:20",
+    "m1.large": "resources=VCPU:8,MEMORY_MB:16384,DISK_GB:100",
+    "m1.xlarge": "resources=VCPU:16,MEMORY_MB:65536,DISK_GB:200",
+    "g1.two": "resources=VCPU:4&resources_G=PGPU:2&group_policy=none",
+}
 CLASSES = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2000}
 
 
 def main() -> None:
     """Make all pictures."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    parser.add_argument("--all", type=Path, help="also write each page of the contact sheet, to this folder")
+    options = parser.parse_args()
+    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as directory, ExitStack() as stack:
         place = Path(directory)
@@ -61,7 +96,34 @@ def main() -> None:
             claim(api, f"rack-{rng.randrange(8)}-host-{rng.randrange(RACK):03}", rng.randint(1, 40))
         activity.wait_for_timeout(2000)
         activity.screenshot(path=folder / "activity.png")
+        pictures = options.all or place / "pages"
+        pictures.mkdir(parents=True, exist_ok=True)
+        contact_sheet(window, api, pictures, folder / "contact-sheet.jpg")
         browser.close()
+
+
+def contact_sheet(window: Window, api: Api, pictures: Path, file: Path) -> None:
+    """Every page in each width and scheme, in one picture."""
+    paths = {name: path.format(uuid=api.uuid(MACHINE)) for name, path in PAGES.items()}
+    cells = []
+    for name, path in paths.items():
+        for scheme in ("light", "dark"):
+            for width, height in SIZES.items():
+                page = window.open(path, width=width, height=height, scheme=scheme, is_live=path == "/ui/")
+                page.wait_for_timeout(600)
+                picture = pictures / f"{name}-{scheme}-{width}.png"
+                page.screenshot(path=picture)
+                page.close()
+                data = b64encode(picture.read_bytes()).decode()
+                shown = round(THUMB * width / height)
+                cells.append(f'<img width="{shown}" height="{THUMB}" src="data:image/png;base64,{data}">')
+    rows = [cells[start : start + 2 * len(SIZES)] for start in range(0, len(cells), 2 * len(SIZES))]
+    lines = [f"<h2>{name}</h2><div>{''.join(row)}</div>" for name, row in zip(paths, rows, strict=True)]
+    page = window.context.new_page()
+    page.set_viewport_size({"width": 1480, "height": 400})
+    page.set_content(f"<style>{SHEET}</style>{''.join(lines)}")
+    page.wait_for_timeout(500)
+    page.screenshot(path=file, full_page=True, type="jpeg", quality=70)
 
 
 def make(api: Api) -> None:
@@ -76,6 +138,8 @@ def make(api: Api) -> None:
         some = [name for name in names[rack * RACK :][:RACK] if rng.random() < 0.9]
         amounts = {name: min(64, max(1, int(rng.gauss(64 * share, 12)))) for name in some}
         api.send("POST", "/allocations", {api.consumer(name): holding(api, name, amounts[name]) for name in some})
+    for name, query in FLAVORS.items():
+        api.send("PUT", f"/flavors/{name}", {"query": query})
     for name in rng.sample(names, 3):
         api.send("PATCH", f"/provider_trees/{api.uuid(name)}", {"disabled": {"reason": "replace the fan"}})
     machine(api)
@@ -138,9 +202,8 @@ def site(window: Window, scheme: str) -> Page:
     page = window.open("/ui/", **SIZE, scheme=scheme)
     page.get_by_label("Group by").select_option("prefix")
     wait_for(page, "grid.layout.groups.length > 1")
-    page.locator(".grid-view").press("Home")
-    page.evaluate("scrollTo(0, 0)")  # a key scrolls the grid into view
-    page.wait_for_timeout(300)
+    page.mouse.move(400, 640)  # the card of a host
+    page.wait_for_timeout(600)
     return page
 
 

@@ -20,6 +20,7 @@ from stead.candidates.provider_trees import current_trees
 from stead.candidates.work import Work
 from stead.catalog import catalog
 from stead.catalog.catalog import Catalog
+from stead.catalog.listing import sums
 from stead.domain.errors import ProviderNotFound, Unavailable
 from stead.domain.provider_trees import plan_trees
 from stead.domain.request import ByHeadroom
@@ -29,6 +30,7 @@ from stead.service.claims import Claiming
 from stead.service.flavors import STRANDED_SECONDS, FlavorHeadrooms, Stranded, StrandedAmounts
 from stead.service.leases import INTERVAL_SECONDS, Expiry
 from stead.service.mix import LEARN_SECONDS, Learning, TargetMix
+from stead.service.pace import PACE_SECONDS, CourseOfUse
 from stead.service.snapshot_keeper import SnapshotKeeper
 from stead.service.what_if import Advised, Bounds, Improved, Likeness, WhatIf, advice, improvement, what_if
 from stead.store import allocations, names, provider_trees, providers
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from stead.catalog.snapshot import Snapshot
     from stead.domain.changes import Moment
     from stead.domain.claim import Claim, ClaimRequest, HeldLease, Outcome
+    from stead.domain.provider import Sums
     from stead.domain.provider_trees import TreeDocument, TreePlan
     from stead.domain.request import CandidateRequest, FlavorRoom
     from stead.domain.what_if import Planned
@@ -138,6 +141,7 @@ class Service:
         self.losses = Losses(self.mix.forms) if self.mix else None
         self._stranded = StrandedAmounts(self.mix.forms) if self.mix else None
         enumeration = replace(enumeration, losses=self.losses)
+        self._use = CourseOfUse()
         self.watchers = Watchers(store, watchers, watcher_threads)
         self._store = store
         self._source = ChangeSource(store)
@@ -185,6 +189,7 @@ class Service:
             self._in_background(Background("mix", self.learning.step, LEARN_SECONDS))
         if self.mix is not None:
             self._in_background(Background("stranded", self._keep_stranded, STRANDED_SECONDS))
+        self._in_background(Background("use", self._keep_use, 0.0))
         if self._snapshot_file is not None:
             self._in_background(Background("snapshot file", self._snapshot_file.step, self._snapshot_file.pause()))
         if reconcile_interval:
@@ -428,6 +433,16 @@ class Service:
         """Count what is stranded, so that its course has no gap; returns the seconds until the next time."""
         self.stranded()
         return STRANDED_SECONDS
+
+    def use(self, present: Sequence[Sums]) -> CourseOfUse:
+        """The course of use until now; *present*: the sums over all providers."""
+        self._use.note(present)
+        return self._use
+
+    def _keep_use(self) -> float:
+        snapshot = self.snapshot()
+        self._use.note(sums(snapshot, snapshot.live))
+        return PACE_SECONDS
 
     def rooms_of_flavors(
         self, requests: Mapping[str, CandidateRequest], aggregates: Mapping[str, str]

@@ -19,7 +19,7 @@ from stead.ui.pages.ask import Ask
 from stead.ui.pages.consumers import Consumers
 from stead.ui.pages.drain import Drained
 from stead.ui.pages.provider import ProviderPage
-from stead.ui.pages.reference import PublicDocument, Reference
+from stead.ui.pages.reference import PublicDocument, Reference, Style
 from stead.ui.pages.signing_in import SignIn, SignOut
 from stead.ui.pages.site import Front, Site
 from stead.ui.rendering import HeadAsGet, Rendering, StaticFiles
@@ -120,6 +120,7 @@ def _pages(
         "/ui/providers/{uuid}/drain": Drained(service, rendering, limits),
         "/ui/ask": Ask(service, rendering, limits),
         "/ui/consumers": Consumers(service, rendering),
+        "/ui/style": Style(rendering),
         "/ui/activity": Activity(service, rendering, counts),
         "/ui/sign-in": SignIn(strategy, rendering, attempts),
         "/ui/sign-out": SignOut(service, strategy, rendering),

@@ -254,6 +254,22 @@ def _said(resource_class: str, value: int) -> Markup:
     return Markup('<span title="{}">{}</span>').format(resource_class, said)
 
 
+_SPANS = ((365 * 86_400, "year"), (30 * 86_400, "month"), (86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def span(seconds: float) -> str:
+    """A time in its largest unit: ``9 days``."""
+    for length, unit in _SPANS:
+        if seconds >= length:
+            return f"{int(seconds // length):,} {unit}{'s' if seconds >= 2 * length else ''}"
+    return "less than a minute"
+
+
+def past(seconds: float) -> str:
+    """The time until now: ``the last 9 days``, ``the last hour``."""
+    return f"the last {span(seconds).removeprefix('1 ')}"
+
+
 _REASONS = {
     "capacity_exceeded": "Not enough free",
     "units_violated": "Amount does not fit the units of the inventory",
@@ -301,6 +317,8 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "spaced": spaced,
     "spelled": spelled,
     "reason": reason,
+    "past": past,
+    "span": span,
     "words": class_words,
 }
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conftest import write_configuration
+from tests.servers.stead import started
 from tests.system.browser.site import HOSTILE, Api, names
+from tests.system.browser.test_scripts import AT_ONCE, STATIC, loaded
 from tests.system.browser.window import Window, connected, used, wait_for
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ PATHS = [
     "provider",
     "drain",
     "drain?same_traits=true&same_aggregates=true",
+    "/ui/style",
     "/ui/sign-in",
     "/docs",
 ]
@@ -60,7 +64,7 @@ def test_every_reader_can_use_it(window: Window, node_modules: Path, path: str, 
     if path == "/ui/":
         page.locator(".grid-view").press("Home")
         page.locator(".grid-view").press("Enter")
-        page.locator(".grid-host").wait_for()
+        page.locator("#drawer h2").wait_for()
     page.evaluate((node_modules / "axe-core/axe.min.js").read_text())
     assert page.evaluate(RULES) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -285,13 +289,16 @@ def test_the_grid_by_keyboard_alone(window: Window) -> None:
     for _ in range(4):
         page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    panel = page.locator(".grid-host")
-    panel.get_by_role("heading", name="host-004").wait_for()
-    panel.get_by_text("host-004_gpu").wait_for()
+    drawer = page.locator("#drawer")
+    drawer.get_by_role("heading", name="host-004").wait_for()
+    drawer.get_by_role("link", name="gpu").wait_for()
     with Api(window.url) as api:
-        link = panel.get_by_role("link", name="host-004")
+        link = drawer.get_by_role("link", name="Open page")
         assert link.get_attribute("href") == f"/ui/providers/{api.uuid('host-004')}"
-    assert page.evaluate("document.activeElement.id") == "grid-host-name"
+    assert page.evaluate("document.activeElement.id") == "drawer-name"
+    assert page.url.endswith("?host=host-004")
+    page.keyboard.press("Escape")
+    wait_for(page, "document.activeElement.className === 'grid-view' && !location.search")
     before = page.evaluate("grid.layout.cell")
     page.locator(".grid-view").press("-")
     assert page.evaluate("grid.layout.cell") < before
@@ -309,7 +316,7 @@ def test_searches_find_hosts(window: Window) -> None:
         ("host-00 VCPU>=60", 5),
         ("no-such-host", 0),
     ):
-        page.get_by_role("searchbox", name="Find hosts").fill(query)
+        page.get_by_role("combobox", name="Find hosts").fill(query)
         page.get_by_text(f"{found} of {number} hosts found").wait_for()
 
 
@@ -341,7 +348,7 @@ def test_colours_follow_the_fill(window: Window) -> None:
     empty, half, full = color(0), color(32), color(59)
     assert empty == [228, 234, 244]
     assert empty != half != full
-    page.get_by_role("searchbox", name="Find hosts").fill("host-000")
+    page.get_by_role("combobox", name="Find hosts").fill("host-000")
     page.get_by_text("1 of 66 hosts found").wait_for()
     assert color(0) == empty
     assert sum(color(59)) > sum(full)  # faded
@@ -351,11 +358,11 @@ def test_hostile_names_are_texts(window: Window) -> None:
     page = window.open("/ui/")
     for name in HOSTILE:
         page.evaluate("(name) => grid.chosen(stead.live.site.numberOf(name))", name)
-        wait_for(page, "(name) => document.querySelector('#grid-host-name')?.textContent === name", name)
+        wait_for(page, "(name) => document.querySelector('#drawer-name')?.textContent === name", name)
     assert "owned" not in page.title()
-    assert page.locator("#grid img, #grid script").count() == 0
+    assert page.locator("#drawer img, #drawer script").count() == 0
     page.evaluate("grid.chosen(stead.live.site.numberOf('host-007'))")
-    page.locator(".grid-host").get_by_text("Disabled: <b>broken</b> fan").wait_for()
+    page.locator("#drawer").get_by_text("Disabled: <b>broken</b> fan").wait_for()
 
 
 def test_a_claim_appears_in_all_pages(window: Window, serving: Serving) -> None:
@@ -400,3 +407,154 @@ def test_a_part_of_a_host_says_whose_it_is_and_marks_all_of_it(window: Window) -
     page.locator(".tree").wait_for()
     page.keyboard.press("l")
     page.locator(".tree").wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_a_page_loads_the_scripts_that_are_counted(window: Window, name: str) -> None:
+    with Api(window.url) as api:
+        paths = {"site": "/ui/", "provider": f"/ui/providers/{api.uuid('host-003')}"}
+    page = window.open(paths.get(name, f"/ui/{name}"), is_live=False)
+    page.wait_for_load_state("networkidle" if name in ("ask", "consumers") else "load")
+    if name in ("site", "provider", "activity"):
+        connected(page)
+    urls = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+    scripts = {url.partition("/static/")[2].partition("/")[2] for url in urls if url.endswith(".js")}
+    assert scripts <= {str(script.relative_to(STATIC)) for script in loaded("stead.js", *AT_ONCE[name], "reread.js")}
+
+
+def test_groups_are_blocks_side_by_side_that_do_not_overlap(window: Window) -> None:
+    page = window.open("/ui/")
+    for grouping in ("prefix", "aggregate", "traits"):
+        page.get_by_label("Group by").select_option(grouping)
+        boxes = page.evaluate(
+            """grid.layout.groups.map(({ left, top, width, cellsTop, rows }) =>
+               [left, top, left + width, cellsTop + rows * grid.layout.tall])"""
+        )
+        width = page.evaluate("grid.view.clientWidth")
+        assert all(right <= width for _, _, right, _ in boxes)
+        for place, (left, top, right, bottom) in enumerate(boxes):
+            for other in boxes[:place]:
+                assert left >= other[2] or top >= other[3] or other[0] >= right or other[1] >= bottom
+        # Each host is where it is drawn.
+        assert page.evaluate(
+            """stead.live.site.names.every((_, host) => { const { x, y } = grid.layout.placeOf(host);
+               return grid.layout.hostAt(x + 1, y + 1) === host; })"""
+        )
+    assert len({left for left, *_ in boxes}) > 1
+
+
+def test_hosts_are_selected_by_a_lasso_and_by_keyboard(window: Window) -> None:
+    page = window.open("/ui/")
+    box = page.locator(".grid-view").bounding_box()
+    assert box is not None
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + page.evaluate("grid.layout.cell") * 2.5, box["y"] + 8)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.locator(".selection").get_by_text("3 hosts").wait_for()
+    page.locator(".selection").get_by_text("VCPU 3 of 192 (2 %)").wait_for()  # host-000 to host-002
+    page.locator(".selection").get_by_role("button", name="Clear").click()
+    page.locator(".grid-view").press("Home")
+    page.locator(".grid-view").press("Shift+ArrowRight")
+    page.locator(".selection").get_by_text("2 hosts").wait_for()
+    page.locator(".grid-view").press("Escape")
+    wait_for(page, "document.querySelector('.selection') === null")
+
+
+def test_colours_show_where_a_flavor_fits_and_what_it_strands(window: Window) -> None:
+    page = window.open("/ui/")
+    page.get_by_label("Colour").select_option("fit")
+    flavor = page.locator(".grid-tools label", has_text=re.compile("^Flavor")).locator("select")
+    flavor.locator("option[value='m1.large']").wait_for(state="attached")
+    flavor.select_option("m1.large")
+    # host-000 is empty and fits eight times, host-059 has 5 VCPU left, and host-007 is disabled.
+    wait_for(page, "[0, 59, 7].map((host) => grid.textOf(host)).join() === '8 ×,0 ×,0 ×'")
+    assert page.evaluate("[0, 59, 7].map((host) => grid.levels[host])") == [0, 100, 100]
+    page.get_by_label("Colour").select_option("stranded")
+    wait_for(page, "[0, 59].map((host) => grid.levels[host]).join() === '0,8'")
+    page.get_by_label("Colour").select_option("age")
+    wait_for(page, "grid.levels[0] > 50")
+
+
+def test_suggestions_finish_the_last_word_of_a_search(window: Window) -> None:
+    page = window.open("/ui/")
+    field = page.get_by_role("combobox", name="Find hosts")
+    for text, first in (
+        ("VC", "VCPU>="),
+        ("host-00 trait:ssd", "host-00 trait:CUSTOM_SSD"),
+        ("dis", "disabled"),
+        ("ost-03", "host-030"),
+    ):
+        field.fill(text)
+        assert page.evaluate("document.querySelector('#suggestions option').value") == first
+
+
+def test_a_search_becomes_conditions_that_can_be_removed(window: Window) -> None:
+    page = window.open("/ui/")
+    page.get_by_role("combobox", name="Find hosts").fill("host-00 VCPU>=60")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="5 of 66 hosts match").wait_for()
+    connected(page)
+    wait_for(page, "grid.found?.reduce((sum, one) => sum + one, 0) === 5")  # the map fades the others
+    page.get_by_role("link", name="Remove VCPU>=60").click()
+    page.get_by_role("heading", name="10 of 66 hosts match").wait_for()
+
+
+@pytest.mark.parametrize(("path", "width"), [("/ui/", 1280), ("/ui/", 400), ("/ui/?host=host-004", 1280)])
+def test_nothing_jumps_while_the_page_loads(window: Window, path: str, width: int) -> None:
+    window.context.add_init_script(
+        """globalThis.shifts = 0;
+        new PerformanceObserver((list) => { for (const entry of list.getEntries()) shifts += entry.value; })
+          .observe({ type: "layout-shift", buffered: true });"""
+    )
+    page = window.open(path, width=width)
+    page.locator("#flavors .course").first.wait_for(state="attached")
+    wait_for(page, "globalThis.grid?.times.length > 0")
+    assert page.evaluate("shifts") <= 0.02
+
+
+def test_the_palette_leads_to_hosts_flavors_and_pages_by_keyboard_alone(window: Window) -> None:
+    page = window.open("/ui/")
+    for text, name, address in (
+        ("host-012", "host-012 host", "/ui/?host=host-012"),
+        ("m1.l", "m1.large flavor: ask", "/ui/ask?flavor=m1.large"),
+        ("activ", "Activity page", "/ui/activity"),
+    ):
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Find", exact=True).fill(text)
+        page.get_by_role("option", name=name, exact=True, selected=True).wait_for()
+        page.keyboard.press("Enter")
+        page.wait_for_url(lambda url, end=address: url.endswith(end))
+        wait_for(page, "globalThis.stead !== undefined")
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keys").wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+
+
+def test_a_small_site_shows_what_is_inside_its_hosts(chromium: Browser, tmp_path: Path) -> None:
+    with started(write_configuration(tmp_path, f"sqlite:///{tmp_path}/placement.db"), workers=1) as server:
+        with Api(server.url) as api:
+            for number in range(10):
+                name = f"host-{number}"
+                parts = [{"name": name}]
+                for node in range(2):
+                    inventories = {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 1024}}
+                    numa = {"name": f"{name}_NUMA{node}", "parent_provider_uuid": f"name:{name}"}
+                    parts.append({**numa, "inventories": inventories})
+                body = {"provider_trees": [{"providers": parts}], "create_names": True}
+                api.send("PUT", "/provider_trees", body)
+        context = chromium.new_context()
+        window = Window(context, server.url)
+        for width, columns in ((1280, 5), (400, 2), (2560, 8)):
+            page = window.open("/ui/", width=width)
+            wait_for(page, "globalThis.grid?.hasParts")
+            assert page.evaluate("grid.layout.groups[0].columns") == columns
+            # The map is as high as its tiles: nothing below them is empty.
+            assert page.evaluate("grid.view.clientHeight - grid.layout.height") <= 4
+            box = page.evaluate("grid.view.getBoundingClientRect().width")
+            assert page.evaluate("grid.layout.cell * grid.layout.groups[0].columns") >= box - 4
+        context.close()
+        assert window.faults == []

@@ -22,7 +22,17 @@ STATIC = UI / "static"
 MOST_BYTES = 50_000
 """Maximum size of all scripts that one page loads, compressed."""
 
-_IMPORT = re.compile(r'(?:from|import)\s*\(?"(\.[^"]+)"')
+AT_ONCE = {
+    "site": ("site_page.js", "flavors.js"),
+    "activity": ("activity.js",),
+    "provider": ("provider_page.js",),
+    "ask": ("builder.js",),
+    "consumers": (),
+}
+"""The modules that `stead.js` imports by itself on each page. What a reader's action imports is not among them."""
+
+_IMPORT = re.compile(r'\b(?:from|import)\s*"(\.{1,2}/[^"]+)"')
+_LATER = re.compile(r'\bawait import\("(\.[^"]+)"')
 
 
 def tsc(node_modules: Path, folder: Path, static: Path) -> subprocess.CompletedProcess[str]:
@@ -47,29 +57,29 @@ def test_a_wrong_type_is_found(node_modules: Path, tmp_path: Path) -> None:
     assert "Property 'length' does not exist on type 'number'" in tsc(node_modules, tmp_path, tmp_path).stdout
 
 
-def loaded(script: Path, without: set[str]) -> set[Path]:
-    """*script* and all that it imports, at once or later, except the modules *without*."""
+def loaded(*names: str, later: bool = False) -> set[Path]:
+    """The scripts *names* and all that they import at once; with *later*, also what they import after that."""
     found: set[Path] = set()
-    ahead = [script]
+    ahead = [STATIC / name for name in names]
     while ahead:
         path = ahead.pop()
-        if path not in found and path.name not in without:
+        if path not in found:
             found.add(path)
-            ahead += [(path.parent / name).resolve() for name in _IMPORT.findall(path.read_text())]
+            text = path.read_text()
+            imported = [*_IMPORT.findall(text), *(_LATER.findall(text) if later else ())]
+            ahead += [(path.parent / name).resolve() for name in imported]
     return found
 
 
-@pytest.mark.parametrize(("page", "without"), [("Site", "activity.js"), ("Activity", "site_page.js")])
-def test_the_scripts_of_a_page_are_small(page: str, without: str) -> None:
-    scripts = loaded(STATIC / "stead.js", {without})
+@pytest.mark.parametrize("page", AT_ONCE)
+def test_the_scripts_of_a_page_are_small(page: str) -> None:
+    scripts = loaded("stead.js", *AT_ONCE[page])
     size = sum(len(gzip.compress(script.read_bytes(), mtime=0)) for script in scripts)
     assert size <= MOST_BYTES, f"{page}: {size} bytes in {len(scripts)} scripts"
 
 
-def test_all_scripts_together_are_small() -> None:
-    scripts = loaded(STATIC / "stead.js", set())
-    assert scripts == set(STATIC.rglob("*.js"))
-    assert len(gzip.compress(b"".join(script.read_bytes() for script in sorted(scripts)), mtime=0)) <= MOST_BYTES
+def test_every_script_is_imported() -> None:
+    assert loaded("stead.js", later=True) == set(STATIC.rglob("*.js"))
 
 
 def test_vendored_files_are_those_of_the_command() -> None:

@@ -61,13 +61,13 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
     context = chromium.new_context(viewport={"width": 1280, "height": 860})
     page = context.new_page()
     page.goto(link)
-    page.get_by_role("heading", name="trees of providers").wait_for()
+    page.get_by_role("heading", name="hosts").first.wait_for()
     connected(page)
     page.get_by_label("Class").select_option("PGPU")
     step(page, "1-site")
 
-    page.get_by_label("Free amounts").fill("PGPU:1")
-    page.get_by_role("button", name="Show").first.click()
+    page.get_by_role("combobox", name="Find hosts").fill("PGPU>=1")
+    page.get_by_role("button", name="Find").first.click()
     page.locator("#trees").get_by_role("link", name="gpu1").first.wait_for()
     step(page, "2-free-gpus")
 
@@ -100,8 +100,9 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
     watching.locator("#activity .feed li").first.wait_for()
     step(watching, "6-activity")
     site.bring_to_front()
-    used = "document.querySelector('#sums span[data-class=PGPU]:not([data-of])').textContent"
-    wait_for(site, f"{used} === '1'")
+    free = "document.querySelector('#sums span[data-class=PGPU]').textContent"
+    everything = int(site.evaluate("stead.live.site.whole('PGPU').capacity"))
+    wait_for(site, f"{free} === '{everything - 1}'")
 
     page.bring_to_front()
     page.get_by_label("Select all").check()
@@ -110,7 +111,7 @@ def test_a_new_user_claims_a_gpu_near_its_network_card(chromium: Browser, link: 
     page.get_by_text(f"Released all allocations of {consumer}.").wait_for()
     step(page, "7-released")
     site.bring_to_front()
-    wait_for(site, f"{used} === '0'")
+    wait_for(site, f"{free} === '{everything}'")
 
     page.get_by_role("link", name="Ask", exact=True).first.click()
     page.get_by_label("Add amounts", exact=True).fill("PGPU:9")

@@ -25,6 +25,7 @@ from stead.observation import Observation
 from stead.observe import metrics
 from stead.observe.exporter import Reports
 from stead.store.extensions import ended_sessions
+from stead.ui.pages import reference
 from stead.ui.sessions import csrf_token
 from tests.system.api.client import NEWEST, Api, fresh_uuid, wsgi_door
 from tests.system.ui.wsgi_browser import Browser
@@ -79,7 +80,7 @@ def browser(start: Callable[..., Browser]) -> Browser:
     return made
 
 
-PAGES = ["/ui/", "/ui/ask", "/ui/ask?resources=VCPU:1", "/ui/consumers", "/ui/activity"]
+PAGES = ["/ui/", "/ui/ask", "/ui/ask?resources=VCPU:1", "/ui/consumers", "/ui/activity", "/ui/style"]
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -684,6 +685,107 @@ def test_the_site_shows_how_many_of_each_flavor_fit_the_scarcest_first(browser: 
     assert page.text.count('<small class="quiet"><bdi>&lt;b&gt;</bdi></small>') == 3  # the descriptions
     assert '<a href="/ui/ask?flavor=two"' in page.text
     assert "<h2>Flavors</h2>" not in browser.get("/ui/?name=a").text  # the numbers are of the whole site
+
+
+def test_the_site_answers_first(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(wsgi_door(browser.app))
+    hosts = [api.create_provider(name, inventories={"VCPU": 100, "MEMORY_MB": 1024}) for name in "abc"]
+    api.create_provider("pool", inventories={"PGPU": 1})  # one host of four: not how full the site is
+    hold(browser, fresh_uuid(), {hosts[0].uuid: {"VCPU": 60}})
+    store_flavor(browser, "ten", "resources=VCPU:10")
+    browser.service._use._course = ()  # the service has noted the use of a site of nothing
+    text = browser.get("/ui/").text
+    assert "<h1>vCPUs: 20\u202f% used on 4 hosts</h1>" in text
+    assert "24 more <bdi>ten</bdi> fit." in text
+    assert "Nothing is disabled or overdue." in text
+    assert "not yet known" in text
+    # After an hour in which 60 more are used, 180 of the 300 are left: three hours.
+    now = time.time()
+    monkeypatch.setattr(browser.service._use, "_now", lambda: now + 3600)
+    hold(browser, fresh_uuid(), {hosts[1].uuid: {"VCPU": 60}})
+    api.at(STEAD).call("PATCH", f"/provider_trees/{hosts[2].uuid}", {"disabled": {"reason": "fan"}}).expect(200)
+    text = browser.get("/ui/").text
+    assert "vCPUs run out first, in about 3 hours at the pace of the last hour." in text
+    assert "1 host is disabled." in text
+    monkeypatch.setattr("stead.ui.pages.site.OLDEST", 3600.0)
+    part = browser.get("/ui/?part=answer")
+    assert "<html" not in part.text
+    assert "1 host is disabled." in part.text
+    assert browser.get("/ui/?part=answer", HTTP_IF_NONE_MATCH=part.headers["etag"]).status == 304
+
+
+@pytest.mark.parametrize(
+    ("search", "matching"),
+    [
+        ("rack", {"rack-1", "RACK-2"}),
+        ("rack 1", {"rack-1"}),
+        ("trait:ssd", {"rack-1"}),
+        ("trait:none-such", set()),
+        ("aggregate:AGG", {"other"}),
+        ("VCPU>=5", {"rack-1", "other"}),
+        ("PGPU>=2", {"rack-1"}),  # one of each of its devices
+        ("NO_SUCH>=1", set()),
+        ("disabled", {"RACK-2"}),
+        ("trait:ssd disabled", set()),
+        ("%", set()),
+    ],
+)
+def test_a_search_filters_without_scripts(browser: Browser, search: str, matching: set[str]) -> None:
+    api = Api(wsgi_door(browser.app))
+    aggregate = fresh_uuid()
+    rack = api.create_provider("rack-1", inventories={"VCPU": 8}, traits=["STORAGE_DISK_SSD"])
+    for number in range(2):
+        api.create_provider(f"gpu{number}", parent=rack, inventories={"PGPU": 1})
+    two = api.create_provider("RACK-2", inventories={"VCPU": 4})
+    api.at(STEAD).call("PATCH", f"/provider_trees/{two.uuid}", {"disabled": {"reason": "fan"}}).expect(200)
+    api.create_provider("other", inventories={"VCPU": 8}, aggregates=[aggregate])
+    text = browser.get(f"/ui/?{urlencode({'search': search.replace('AGG', aggregate[:13])})}").text
+    table = text.partition('<section id="trees">')[2]
+    assert set(re.findall(r'class="name"><a href="[^"]*"><bdi>(.*?)</bdi>', table)) == matching
+    assert f"<h1>{len(matching)} of 3 hosts match</h1>" in text
+
+
+def test_each_condition_is_removed_alone(browser: Browser) -> None:
+    Api(wsgi_door(browser.app)).create_provider("rack-1", inventories={"VCPU": 8})
+    text = browser.get("/ui/?search=rack+VCPU%3E%3D4&search=1&required=COMPUTE_NODE&sort=VCPU&page=2").text
+    links = re.findall(r'<li><bdi>(.*?)</bdi> <a href="\?(.*?)"', text)
+    conditions = [unescape(words) for words, _ in links]
+    assert conditions == ["rack", "VCPU>=4", "1", "trait: COMPUTE_NODE"]
+    pairs = [("search", "rack"), ("search", "VCPU>=4"), ("search", "1"), ("required", "COMPUTE_NODE")]
+    for place, (_, query) in enumerate(links):
+        rest = [pair for pair in parse_qsl(unescape(query)) if pair[0] != "sort"]
+        assert rest == [pair for at, pair in enumerate(pairs) if at != place]
+
+
+def test_a_host_is_beside_the_map_also_without_scripts(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("<host>", inventories={"VCPU": 8})
+    api.create_provider("numa", parent=host, inventories={"PGPU": 1})
+    for text in (browser.get("/ui/?host=%3Chost%3E").text, browser.get("/ui/?part=host&host=%3Chost%3E").text):
+        drawer = text[text.index('id="drawer-name"') :]
+        assert "<bdi>&lt;host&gt;</bdi>" in drawer
+        assert f'href="/ui/providers/{host.uuid}"' in drawer
+        assert "numa" in drawer
+    assert browser.get("/ui/?part=host&host=none").status == 404
+    assert 'id="drawer-name"' not in browser.get("/ui/?host=none").text
+
+
+def test_the_last_writes_are_those_of_whole_trees(browser: Browser) -> None:
+    api = Api(wsgi_door(browser.app))
+    host = api.create_provider("a", inventories={"VCPU": 8})
+    api.create_provider("b", parent=host, inventories={"VCPU": 8})
+    api.create_provider("c")
+    written = json.loads(browser.get("/ui/?part=written").text)["modified"]
+    assert len(written) == 2
+    assert all(abs(moment - time.time()) < 60 for moment in written)
+
+
+def test_the_page_of_components_shows_every_token(browser: Browser) -> None:
+    text = browser.get("/ui/style").text
+    css = browser.get("/ui/static/stead.css").text
+    for token in (*reference.COLOURS, *reference.SIZES, *reference.SPACES):
+        assert f"<code>--{token}</code>" in text
+        assert f"--{token}:" in css
 
 
 def test_what_is_stranded_is_shown_with_its_course(browser: Browser) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,27 +48,10 @@ class ProviderPage:
         slot = snapshot.find(normalised_uuid(uuid) or uuid)
         if slot is None:
             raise ProviderNotFound(uuid)
-        shown = provider_view(snapshot, slot)
-        page = None
-        if may(req, "stead:consumers:list", {"project_id": None}):
-            whose = ConsumerFilter(in_tree=shown.provider.uuid)
-            page = self._service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
-        held = page.allocations if page else {}
-        marked = req.get_param("holder")
-        self._rendering.show(
-            req,
-            resp,
-            "provider",
-            shown=shown,
-            boxes=boxes(shown.tree, held, marked),
-            holders=None if page is None else list(holders_of(held, {node.uuid for node in shown.tree})),
-            is_more=page is not None and page.goes_on,
-            marked=marked,
-            families=trait_families(shown.traits),
-            may_drain=not shown.above and may(req, "stead:whatif:show"),
-            folded=_FAMILIES["HW_CPU_"],
-            may_disable=self._rendering.writes and may(req, "stead:provider_trees:disable"),
-        )
+        values = values_of(req, self._service, snapshot, slot)
+        may_disable = self._rendering.writes and may(req, "stead:provider_trees:disable")
+        folded = _FAMILIES["HW_CPU_"]
+        self._rendering.show(req, resp, "provider", **values, folded=folded, may_disable=may_disable)
 
     def on_post(self, req: Request, resp: Response, uuid: str) -> None:
         """Disable the provider for the reason in the form, or enable it without one.
@@ -91,6 +74,26 @@ class ProviderPage:
             self._service.write(provider_trees.disable, provider, reason, None)
         resp.status = "303 See Other"
         resp.set_header("location", f"{req.root_path}/ui/providers/{provider}")
+
+
+def values_of(req: Request, service: Service, snapshot: Snapshot, slot: int) -> dict[str, Any]:
+    """What a page needs to draw the tree of the provider at *slot*, and the consumers that the user may see."""
+    shown = provider_view(snapshot, slot)
+    page = None
+    if may(req, "stead:consumers:list", {"project_id": None}):
+        whose = ConsumerFilter(in_tree=shown.provider.uuid)
+        page = service.read(consumer_listing.page_of, whose, Page(), _CONSUMERS)
+    held = page.allocations if page else {}
+    marked = req.get_param("holder")
+    return {
+        "shown": shown,
+        "boxes": boxes(shown.tree, held, marked),
+        "holders": None if page is None else list(holders_of(held, {node.uuid for node in shown.tree})),
+        "is_more": page is not None and page.goes_on,
+        "marked": marked,
+        "families": trait_families(shown.traits),
+        "may_drain": not shown.above and may(req, "stead:whatif:show"),
+    }
 
 
 # The page of one provider: its tree, inventories, traits, aggregates and state.

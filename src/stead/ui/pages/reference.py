@@ -163,3 +163,37 @@ def _resolved(document: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[
             node = node[part]
         value = node
     return value
+
+
+# ``/ui/style``: the tokens and components of the stylesheet, for developers.
+
+
+COLOURS = (
+    "free",
+    "used",
+    "full",
+    "reserved",
+    "disabled",
+    "warning",
+    "overdue",
+    "good",
+    "accent",
+    "ink",
+    "quiet",
+    "line",
+)
+"""Tokens with a meaning."""
+
+SIZES = ("figure", "title", "large", "text", "small", "tiny")
+SPACES = ("s1", "s2", "s3", "s4", "s6", "s8")
+
+
+class Style:
+    """The page."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+
+    def on_get(self, req: Request, resp: Response) -> None:
+        """Show each token and each component once."""
+        self._rendering.show(req, resp, "style", colours=COLOURS, sizes=SIZES, spaces=SPACES)

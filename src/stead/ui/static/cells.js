@@ -8,6 +8,10 @@ import { amount } from "./amounts.js";
 
 /** @typedef {import("./site.js").Site} Site */
 
+addEventListener("animationend", ({ target }) => {
+  if (target instanceof Element) target.classList.remove("changed");
+});
+
 /** Write the present numbers. @param {Site} site @param {ParentNode} [root] */
 export function refresh(site, root = document) {
   for (const element of root.querySelectorAll("[data-class]")) {
@@ -23,7 +27,9 @@ export function refresh(site, root = document) {
     }
     const value = { used, free: capacity - used, percent: capacity > 0 ? Math.round((100 * used) / capacity) : 0 }[what] ?? used;
     const text = what === "percent" ? `${value}\u202f%` : amount(value, of);
-    if (element.textContent !== text) element.textContent = text;
+    if (element.textContent === text) continue;
+    element.textContent = text;
+    element.classList.add("changed");
   }
 }
 

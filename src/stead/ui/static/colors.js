@@ -53,7 +53,12 @@ export function palette() {
   const colors = [...Array.from({ length: LEVELS }, (_, level) => ofFill(level / (LEVELS - 1))), none];
   return {
     background: pixel(background),
+    tile: pixel(token("--tint")),
     ink: css(ink),
+    quiet: css(token("--quiet")),
+    paper: css(background),
+    line: css(token("--line")),
+    accent: css(token("--accent")),
     colors,
     found: Uint32Array.from(colors, pixel),
     other: Uint32Array.from(colors, (color) => pixel(mixed(background, color, 0.18))),

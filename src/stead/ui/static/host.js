@@ -1,83 +1,60 @@
-/** One host beside the grid: its sums, and its providers with what each has and uses. */
-import { amounts } from "./amounts.js";
-import { html } from "./html.js";
-import { providerPage } from "./place.js";
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+/** The drawer beside the map: one host as the server draws it, with an address, without leaving the map. */
 
-/** @typedef {import("./live.js").Live} Live */
+const drawer = document.getElementById("drawer");
 
-/**
- * @typedef {{providers: {
- *   row_count: number, uuid: string[], name: string[], parent_row: number[],
- *   inventories: Record<string, {row?: number[], kinds: {capacity: number}[], kind: number[]}>,
- *   usages: Record<string, {row?: number[], used: number[]}>,
- * }}} Tree
- */
+/** Where the focus was when the drawer was opened. @type {HTMLElement | null} */
+let before = null;
 
-/**
- * @param {{live: Live, name: string, changes: number, close: () => void}} props
- */
-export function Host({ live, name, changes, close }) {
-  const [tree, setTree] = useState(/** @type {Tree | null} */ (null));
-  const heading = useRef(/** @type {HTMLElement | null} */ (null));
-  const site = live.site;
-  const host = site?.numberOf(name);
-  const sums = site && host !== undefined ? held(site, host) : [];
-  const key = JSON.stringify(sums);
-  useEffect(() => heading.current?.focus(), [name]);
-  useEffect(() => {
-    const ended = new AbortController();
-    const query = `columns=true&fields=uuid,name,parent_provider_uuid,inventories,usages&in_tree=${encodeURIComponent(`name:${name}`)}`;
-    live.json(`/provider_trees?${query}`, ended.signal)
-      .then(setTree, () => undefined); // the sums stay visible, and the next change reads again
-    return () => ended.abort();
-  }, [name, key]);
-  if (!site || host === undefined) return html`<p role="status"><bdi>${name}</bdi> does not exist any more.</p>`;
-  const state = site.state(host);
-  const traits = site.members("traits", host);
-  return html`<section class="grid-host" aria-labelledby="grid-host-name" data-changes=${changes}>
-    <h2 id="grid-host-name" tabindex="-1" ref=${heading}>${tree && tree.providers.name[0] === name ? html`<a href=${providerPage(tree.providers.uuid[0])}><bdi>${name}</bdi></a>` : html`<bdi>${name}</bdi>`}</h2>
-    <button type="button" onClick=${close}>Close</button>
-    ${state && html`<p>Disabled: ${state.reason ?? "no reason"}</p>`}
-    <div class="scrolls" tabindex="0" role="region" aria-label="Sums of the host"><table>
-      <caption>Sums of the host</caption>
-      <thead><tr><th scope="col">Class</th><th scope="col">Used</th></tr></thead>
-      <tbody>${sums.map(({ of, used, capacity }) => html`<tr key=${of}><th scope="row">${of}</th>
-        <td>${amounts(used, capacity, of)}</td></tr>`)}</tbody>
-    </table></div>
-    ${tree && tree.providers.row_count > 1 && html`<${Providers} tree=${tree} />`}
-    <p>Traits: ${traits.slice(0, 50).join(", ") || "none"}
-      ${traits.length > 50 ? ` and ${traits.length - 50} more` : ""}</p>
-  </section>`;
+/** The host that is shown. */
+export const shown = () => new URLSearchParams(location.search).get("host");
+
+/** Show a host; null closes the drawer. @param {string | null} name @param {boolean} [isNew] in the history of the browser */
+export async function show(name, isNew = true) {
+  if (!drawer) return;
+  const address = new URL(location.href);
+  if (name === null) address.searchParams.delete("host");
+  else address.searchParams.set("host", name);
+  if (isNew && address.href !== location.href) history.pushState(null, "", address);
+  if (name === null) {
+    drawer.hidden = true;
+    drawer.replaceChildren();
+    before?.focus({ preventScroll: true });
+    before = null;
+    return;
+  }
+  if (drawer.hidden) before = document.activeElement instanceof HTMLElement ? document.activeElement : null;
+  await read(name);
+  drawer.querySelector("h2")?.focus({ preventScroll: true });
 }
 
-/** @param {import("./site.js").Site} site @param {number} host */
-function held(site, host) {
-  return Object.keys(site.sums).flatMap((of) => {
-    const amounts = site.amounts(of, host);
-    return amounts ? [{ of, used: amounts.used, capacity: amounts.capacity }] : [];
-  });
+/** Read the host that is shown again, after a change. */
+export function follow() {
+  const name = shown();
+  if (name !== null && drawer && !drawer.hidden) void read(name);
 }
 
-/** @param {{tree: Tree}} props */
-function Providers({ tree: { providers } }) {
-  /** @type {number[]} */
-  const depths = [];
-  for (const parent of providers.parent_row) depths.push(parent < 0 ? 0 : depths[parent] + 1);
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Providers of the host"><table>
-    <caption>Providers of the host</caption>
-    <thead><tr><th scope="col">Provider</th><th scope="col">Used</th></tr></thead>
-    <tbody>${providers.name.map((name, row) => html`<tr key=${name}>
-      <th scope="row"><span aria-hidden="true">${"  ".repeat(depths[row])}</span><bdi>${name}</bdi></th>
-      <td>${ofProvider(providers, row).join(", ") || "–"}</td></tr>`)}</tbody>
-  </table></div>`;
+/** @param {string} name */
+async function read(name) {
+  const address = new URL(location.href);
+  address.searchParams.set("part", "host");
+  const answer = await fetch(address, { credentials: "same-origin" }).catch(() => null);
+  if (!drawer || shown() !== name) return;
+  const page = answer?.ok && !answer.redirected ? await answer.text() : null;
+  if (page === null) {
+    drawer.textContent = answer?.status === 404 ? `${name} does not exist any more.` : "The server did not answer. Reload the page.";
+  } else {
+    const next = new DOMParser().parseFromString(page, "text/html").body;
+    if (next.innerHTML !== drawer.innerHTML) drawer.replaceChildren(...next.childNodes);
+  }
+  drawer.hidden = false;
 }
 
-/** @param {Tree["providers"]} providers @param {number} row */
-function ofProvider(providers, row) {
-  return Object.entries(providers.inventories).flatMap(([of, { row: rows, kinds, kind }]) => {
-    const place = rows ? rows.indexOf(row) : row;
-    if (place < 0 || kind[place] < 0) return [];
-    return [`${of} ${amounts(providers.usages[of].used[place], kinds[kind[place]].capacity, of)}`];
-  });
-}
+addEventListener("popstate", () => void show(shown(), false));
+drawer?.addEventListener("click", (event) => {
+  if (!(event.target instanceof Element) || !event.target.closest(".close")) return;
+  event.preventDefault();
+  void show(null);
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && drawer && !drawer.hidden && !document.querySelector("dialog[open]")) void show(null);
+});

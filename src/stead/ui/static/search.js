@@ -49,3 +49,35 @@ function memberTest(site, what, part) {
   const passing = sets.map((members) => members.some((member) => matching.has(member)));
   return (host) => passing[set[host]];
 }
+
+/** Suggestions at once. */
+const MOST = 12;
+
+/**
+ * Texts that begin with all but the last word of a search, and end in what this word may become.
+ *
+ * @param {Site} site @param {string} text
+ */
+export function suggested(site, text) {
+  const [, before = "", word = ""] = /^(.*?)(\S*)$/s.exec(text) ?? [];
+  const part = word.toLowerCase();
+  if (!part) return [];
+  const { traits, aggregates } = site.columns.providers;
+  /** @type {string[]} */
+  const texts = [];
+  const add = (/** @type {Iterable<string>} */ words, /** @type {(word: string) => boolean} */ passes) => {
+    for (const each of words) {
+      if (texts.length >= MOST) return;
+      if (passes(each)) texts.push(before + each);
+    }
+  };
+  const starts = (/** @type {string} */ each) => each.toLowerCase().startsWith(part) && each !== word;
+  add(["disabled", "trait:", "aggregate:", ...Object.keys(site.sums).map((of) => `${of}>=`)], starts);
+  for (const [prefix, names] of /** @type {const} */ ([["trait:", traits.names], ["aggregate:", aggregates.names]])) {
+    const rest = part.startsWith(prefix) ? part.slice(prefix.length) : null;
+    if (rest !== null) add(names.map((name) => prefix + name), (each) => each.slice(prefix.length).toLowerCase().includes(rest));
+    else if (part.length > 2) add(names.map((name) => prefix + name), (each) => each.slice(prefix.length).toLowerCase().includes(part));
+  }
+  add(site.names.filter((name) => !/\s/.test(name)), (name) => name !== word && name.toLowerCase().includes(part));
+  return texts;
+}

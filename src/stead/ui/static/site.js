@@ -41,8 +41,13 @@ export class Site {
 
   /** Resource classes, those of most hosts first. */
   classes() {
-    const having = Object.entries(this.sums).map(([name, sums]) => ({ name, trees: sums.provider_count.filter(Boolean).length }));
+    const having = Object.keys(this.sums).map((name) => ({ name, trees: this.trees(name) }));
     return having.sort((a, b) => b.trees - a.trees).map(({ name }) => name);
+  }
+
+  /** Number of trees with a class. @param {string} name */
+  trees(name) {
+    return this.sums[name]?.provider_count.filter(Boolean).length ?? 0;
   }
 
   /** The number of the host with a name; undefined if there is none. @param {string} name */

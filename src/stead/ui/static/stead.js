@@ -21,8 +21,28 @@ const live = new Live(API, grid !== null || hasNumbers, (message, hosts) => {
 });
 
 start();
-if (grid) addStyle("./live.css");
+addEventListener("keydown", async (event) => {
+  const isPalette = (event.ctrlKey || event.metaKey) && event.key === "k";
+  const isTyping = event.target instanceof Element && event.target.matches("input, textarea, select, [contenteditable]");
+  if (!isPalette && (isTyping || event.ctrlKey || event.metaKey || event.altKey || !["?", "/"].includes(event.key))) return;
+  const field = document.querySelector(".search input");
+  if (event.key === "/") {
+    if (!(field instanceof HTMLElement)) return;
+    event.preventDefault();
+    field.focus();
+    return;
+  }
+  event.preventDefault();
+  const { show, showKeys } = await import("./palette.js");
+  if (isPalette) show(live);
+  else showKeys();
+});
+addEventListener("click", async (event) => {
+  if (event.target instanceof Element && event.target.closest("[data-palette]")) (await import("./palette.js")).show(live);
+});
+
 if (grid) {
+  addStyle("./live.css");
   const page = await import("./site_page.js");
   page.start(grid, live);
   listeners.push(page.changed);
@@ -50,7 +70,7 @@ if (hasNumbers) {
 /** Read the rows of the tables again. */
 async function rereadTables() {
   const { reread } = await import("./reread.js");
-  await Promise.all([reread("#trees"), reread("#sums")]);
+  await Promise.all([reread("#trees"), reread("#sums"), reread("#answer")]);
 }
 if (listeners.length) live.run();
 

@@ -1,4 +1,5 @@
 /** Keeps relative times current, copies identifiers, and selects all rows. Without it, hovering shows texts in full. */
+import { toast } from "./place.js";
 
 /** Time between two updates, in milliseconds. */
 const PAUSE = 15_000;
@@ -35,6 +36,7 @@ function show(time) {
 async function copy(button, text) {
   try {
     await navigator.clipboard.writeText(text);
+    if (!button.matches(".copy")) toast("Copied");
     button.classList.add("copied");
     setTimeout(() => button.classList.remove("copied"), 1500);
   } catch {
