@@ -880,6 +880,23 @@ def test_activity_says_what_happened_and_what_was_refused(browser: Browser) -> N
     assert "released 1 consumer" in browser.get("/ui/activity").text
 
 
+def test_open_pages_of_activity_share_what_they_read(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[object] = []
+    service = browser.service
+    read = service.read
+    monkeypatch.setattr(service, "read", lambda body, *given: reads.append(body) or read(body, *given))
+    monkeypatch.setattr("stead.ui.pages.activity.SHARED_SECONDS", 60.0)
+    first = browser.get("/ui/activity?part=shared").text
+    number = len(reads)
+    assert {browser.get("/ui/activity?part=shared").text for _ in range(5)} == {first}
+    assert len(reads) - number <= 5  # of the session, not of the page
+    Api(wsgi_door(browser.app)).create_provider("a-new-host", inventories={"VCPU": 8})
+    assert "a-new-host" in browser.get("/ui/activity").text  # one that is opened shows all
+    assert "a-new-host" not in browser.get("/ui/activity?part=shared").text
+    monkeypatch.setattr("stead.ui.pages.activity.SHARED_SECONDS", 0.0)
+    assert "a-new-host" in browser.get("/ui/activity?part=shared").text
+
+
 def test_activity_names_no_consumers_to_callers_who_may_not_list_them(
     start: Callable[..., Browser], tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from stead.domain.errors import InvalidQuery, StartOver
 from stead.observe.activity import joined
 from stead.store import consumer_listing
 from stead.store.feed.changes import changes_since
+from stead.ui.rendering import describe
 from stead.ui.sessions import changed, may
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ _SHOWN = 200
 _COUNTS = "counts"
 """The part of the page with the counts alone."""
 
+_SHARED = "shared"
+"""The page as its script reads it again: up to :data:`SHARED_SECONDS` old, so that many open pages cost as few."""
+
+SHARED_SECONDS = 1.0
+"""Less than the script waits after a change."""
+
 KINDS = {"claim": "Claims", "release": "Releases", "refusal": "Refusals", "host": "Hosts"}
 """The kinds of sentences, by their spelling in the query."""
 
@@ -49,11 +56,15 @@ _CONSUMERS = 100
 ROWS = 30
 """The hosts that were written last and are in the feed."""
 
-SENTENCES = 100
+SENTENCES = 60
 """Limit of the sentences in the page."""
 
 LEAST_COLUMNS = 6
 """With fewer, the strip chart is not drawn: a server of a minute has no course yet."""
+
+
+_TEXTS = 50
+"""Number of kept texts, of different filters."""
 
 
 class Counts(NamedTuple):
@@ -71,8 +82,10 @@ class Activity:
         self._rendering = rendering
         self._sources = counts
         self._lock = Lock()
-        self._token = ""
-        self._last: Mapping[str, HeldAllocations] = {}
+        self._read = -SHARED_SECONDS
+        self._claims: Sequence[Sentence] = ()
+        self._hosts: Sequence[Sentence] = ()
+        self._texts: dict[tuple[object, ...], tuple[float, str]] = {}
 
     def on_get(self, req: Request, resp: Response) -> None:
         """Show the page; with ``since``, also all changes after that moment; with ``part``, the counts alone."""
@@ -84,6 +97,16 @@ class Activity:
         if given.get("part") == _COUNTS:
             self._rendering.show(req, resp, "counts", **counts)
             return
+        rights = (
+            may(req, "stead:consumers:list", {"project_id": None}),
+            may(req, "placement:allocation_candidates:list"),
+        )
+        key = (req.root_path, rights, *sorted(given.items()))
+        is_shared = given.get("part") == _SHARED
+        if is_shared and (text := self._text(key)) is not None:
+            resp.text = text
+            describe(resp)
+            return
         since = given.get("since") or None
         problem = ""
         try:
@@ -91,17 +114,17 @@ class Activity:
         except (InvalidQuery, StartOver) as error:
             happened, since, problem = self._happened(None), None, str(error)
         lately = list(of_all.lately) if of_all and of_all.lately else [own.lately] if own else []
-        may_list = may(req, "stead:consumers:list", {"project_id": None})
         kind = given.get("kind", "") if given.get("kind") in KINDS else ""
         span = given.get("within", "") if given.get("within") in SPANS else ""
         about = given.get("about", "").strip()
-        every = sentences(self._service.snapshot(), self._newest() if may_list else {}, lately)
+        claims, hosts = self._written(is_shared=is_shared)
+        every = sentences([*(claims if rights[0] else ()), *hosts], lately)
         passing = [one for one in every if passes(one, span, about)]
         shown = [one for one in passing if kind in ("", one.kind)]
         self._rendering.show(
             req,
             resp,
-            "activity",
+            "happened" if is_shared else "activity",
             happened=happened,
             since=since,
             shown=_SHOWN,
@@ -118,19 +141,32 @@ class Activity:
             least=LEAST_COLUMNS,
             refusals=by_reason(event for each in lately for event in each.events),
             changed=partial(changed, [(key, value) for key, value in given.items() if key != "part"]),
-            may_ask=may(req, "placement:allocation_candidates:list"),
-            may_list_consumers=may_list,
+            may_ask=rights[1],
             **counts,
         )
+        if is_shared:
+            self._keep(key, str(resp.text))
 
-    def _newest(self) -> Mapping[str, HeldAllocations]:
-        """The consumers that were written last. Open pages of one worker share them until the next change."""
-        _, token = self._service.view()
+    def _text(self, key: tuple[object, ...]) -> str | None:
+        """The part that another page with the same rights and filters read just before."""
+        moment, text = self._texts.get(key, (-SHARED_SECONDS, ""))
+        return text if time.monotonic() - moment < SHARED_SECONDS else None
+
+    def _keep(self, key: tuple[object, ...], text: str) -> None:
+        if len(self._texts) >= _TEXTS:
+            self._texts.clear()
+        self._texts[key] = (time.monotonic(), text)
+
+    def _written(self, *, is_shared: bool) -> tuple[Sequence[Sentence], Sequence[Sentence]]:
+        """What was written last, of consumers and of hosts; *is_shared*: other pages may have read it just before."""
         with self._lock:
-            if token != self._token:
-                self._last = self._service.read(consumer_listing.written_last, _CONSUMERS)
-                self._token = token
-            return self._last
+            if not is_shared or time.monotonic() - self._read >= SHARED_SECONDS:
+                self._read = time.monotonic()
+                snapshot = self._service.snapshot()
+                consumers = self._service.read(consumer_listing.written_last, _CONSUMERS)
+                self._claims = list(_claims(snapshot, consumers))
+                self._hosts = list(_hosts(snapshot, {one.moment for one in self._claims}))
+            return self._claims, self._hosts
 
     def _happened(self, since: str | None) -> ChangeSet:
         return self._service.read(partial(changes_since, since=since))
@@ -162,11 +198,9 @@ class Sentence(NamedTuple):
         return f"{self.kind} {self.moment:.3f} {self.consumer or self.words} {[each[0] for each in self.providers]}"
 
 
-def sentences(snapshot: Snapshot, consumers: Mapping[str, HeldAllocations], lately: Iterable[Lately]) -> list[Sentence]:
-    """The feed, the newest first."""
-    claims = list(_claims(snapshot, consumers))
-    happened = [*claims, *_hosts(snapshot, {one.moment for one in claims})]
-    happened += [_remembered(event) for each in lately for event in each.events]
+def sentences(written: Iterable[Sentence], lately: Iterable[Lately]) -> list[Sentence]:
+    """The feed, the newest first: what was *written*, and what the workers remember."""
+    happened = [*written, *(_remembered(event) for each in lately for event in each.events)]
     happened.sort(key=lambda one: -one.moment)
     return list(_counted(happened))
 

@@ -2,7 +2,10 @@
 import { reread } from "./reread.js";
 
 /** Minimum time between two reads, in milliseconds. */
-const PAUSE = 3000;
+const PAUSE = 5000;
+
+/** The server shares what it read for a second, in milliseconds. */
+const SHARED = 1200;
 
 let isDue = false;
 let read = -Infinity;
@@ -11,7 +14,7 @@ let read = -Infinity;
 export function changed() {
   if (isDue) return;
   isDue = true;
-  setTimeout(refresh, Math.max(0, read + PAUSE - performance.now()));
+  setTimeout(refresh, Math.max(SHARED, read + PAUSE - performance.now()));
 }
 
 async function refresh() {
@@ -19,7 +22,9 @@ async function refresh() {
   if (document.hidden) return;
   read = performance.now();
   const before = new Set(keys().map(([key]) => key));
-  await reread("#activity");
+  const address = new URL(location.href);
+  address.searchParams.set("part", "shared");
+  await reread("#activity", address.href);
   for (const [key, line] of keys()) if (!before.has(key)) line.classList.add("new");
 }
 
