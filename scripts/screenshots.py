@@ -120,7 +120,7 @@ def contact_sheet(window: Window, api: Api, pictures: Path, file: Path) -> None:
     rows = [cells[start : start + 2 * len(SIZES)] for start in range(0, len(cells), 2 * len(SIZES))]
     lines = [f"<h2>{name}</h2><div>{''.join(row)}</div>" for name, row in zip(paths, rows, strict=True)]
     page = window.context.new_page()
-    page.set_viewport_size({"width": 1480, "height": 400})
+    page.set_viewport_size({"width": 1600, "height": 400})
     page.set_content(f"<style>{SHEET}</style>{''.join(lines)}")
     page.wait_for_timeout(500)
     page.screenshot(path=file, full_page=True, type="jpeg", quality=70)
