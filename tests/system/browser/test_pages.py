@@ -78,7 +78,7 @@ def test_every_control_is_reached_by_keyboard_alone(window: Window, path: str) -
     number = page.evaluate(
         """(controls) => {
           const all = [...document.querySelectorAll(controls)].filter((each) => each.checkVisibility());
-          all.forEach((each) => each.addEventListener("focus", () => (each.dataset.reached = "yes")));
+          all.forEach((each) => each.addEventListener("focus", () => (each.isReached = true)));
           return all.length;
         }""",
         CONTROLS,
@@ -87,7 +87,7 @@ def test_every_control_is_reached_by_keyboard_alone(window: Window, path: str) -
         page.keyboard.press("Tab")
     missed = page.evaluate(
         """(controls) => [...document.querySelectorAll(controls)]
-          .filter((each) => each.checkVisibility() && !each.dataset.reached).map((each) => each.outerHTML)""",
+          .filter((each) => each.checkVisibility() && !each.isReached).map((each) => each.outerHTML)""",
         CONTROLS,
     )
     assert missed == []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.system.browser.site import AGGREGATES, HOSTILE, Api
-from tests.system.browser.window import Window, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.servers.stead import Serving
+    from tests.system.browser.window import Window
 
 pytestmark = pytest.mark.timeout(180)  # a busy machine takes long to start a server and a browser
 
@@ -31,28 +31,29 @@ class Reader:
         self.actions = 0
 
     def clicks(self, target: Locator) -> None:
-        self._sees(target)
+        self.sees(target)
         self.actions += 1
         target.click()
 
     def types(self, target: Locator, text: str) -> None:
-        self._sees(target)
+        self.sees(target)
         self.actions += 1
         target.fill(text)
         target.press("Enter")
 
     def chooses(self, target: Locator, option: str) -> None:
-        self._sees(target)
+        self.sees(target)
         self.actions += 1
         target.select_option(option)
 
     def reads(self, *texts: str) -> None:
         """The page shows *texts* in the window, as it was loaded."""
         for text in texts:
-            self._sees(self.page.get_by_text(text).locator("visible=true").first)
+            self.sees(self.page.get_by_text(text).locator("visible=true").first)
         assert self.actions <= MOST_ACTIONS
 
-    def _sees(self, target: Locator) -> None:
+    def sees(self, target: Locator) -> None:
+        """*target* is in the window, as the page was loaded."""
         target.wait_for()
         assert self.page.evaluate("scrollY") == 0
         box = target.bounding_box()
@@ -154,9 +155,9 @@ def test_how_many_more_of_a_flavor_fit(reader: Callable[[str], Reader]) -> None:
 
 def test_how_full_a_zone_is(reader: Callable[[str], Reader]) -> None:
     visit = reader("/ui/")
-    visit.types(visit.page.get_by_role("textbox", name="Aggregate"), AGGREGATES[1])
-    wait_for(visit.page, "location.search !== ''")
-    visit.reads("vCPUs", "%")
+    visit.types(visit.page.get_by_role("combobox", name="Find hosts"), f"aggregate:{AGGREGATES[1]}")
+    visit.reads("33 of 66 hosts match", "vCPUs")
+    visit.sees(visit.page.locator("#sums").get_by_text("%").first)
 
 
 @pytest.mark.parametrize("width", [400, 1280])
