@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import shutil
 import socket
 import sys
@@ -118,6 +119,8 @@ def run(
     words = _words(command, shell=shell)
     owner = f"{_login()}@{socket.gethostname()}"
     called = name or f"{_login()}-{secrets.token_hex(3)}"
+    given = {"-r": resources or (), "-q": (query,) if query else (), "--flavor": (flavor,) if flavor else ()}
+    asked = one_line(" ".join(f"{option} {value}" for option, values in given.items() for value in values))
     code, is_lost = LOST, False
     with Guard.forked() as guard, connect(may_open=True) as site:
         together = _places_of_devices(site) if near else ()
@@ -127,7 +130,7 @@ def run(
         hold = partial(site.hold, request, lease=seconds, project=called, user=owner, type=RUN, explain=False)
         try:
             with ExitStack() as block:
-                claim = _enter(site, block, hold, request, patience)
+                claim = _enter(site, block, hold, asked, patience)
                 parts = _parts(site, claim)
                 words, cpus = _bound(words, parts) if bind else (words, None)
                 guard.start(words, environment(claim, called, parts), cpus)
@@ -138,7 +141,8 @@ def run(
             from stead.cli.tree import require_named
 
             require_named(site, request)
-            raise Negative(f"nothing fits {one_line(request)}; `stead explain` with this query says why") from error
+            command_line = f"stead explain {shlex.quote(request)}"
+            raise Negative(f"nothing fits {asked}; `{one_line(command_line)}` says why") from error
     raise typer.Exit(LOST if is_lost else code)
 
 
@@ -263,8 +267,8 @@ def _require_free(site: Site, name: str) -> None:
         raise Negative(f"the name {name} is in use by {running.user}{_until(running)}; choose another one")
 
 
-def _enter(site: Site, block: ExitStack, hold: Callable[[], Hold], request: str, patience: float) -> Held:
-    """Hold a place for *block*, after a wait if need be; says what it waits for.
+def _enter(site: Site, block: ExitStack, hold: Callable[[], Hold], asked: str, patience: float) -> Held:
+    """Hold a place for *block*, after a wait if need be; says what it waits for, in the words of the options.
 
     Raises:
         NothingFits: there is none, also after the wait.
@@ -283,7 +287,7 @@ def _enter(site: Site, block: ExitStack, hold: Callable[[], Hold], request: str,
             if time.monotonic() >= deadline:
                 raise
         if token is None:
-            _say_who_has_it(site, request, patience)
+            _say_who_has_it(site, asked, patience)
         token = _next_change(site, token, deadline)
 
 
@@ -311,8 +315,8 @@ def _end_if_interrupted() -> None:
         raise typer.Exit(BY_SIGNAL + number)
 
 
-def _say_who_has_it(site: Site, request: str, patience: float) -> None:
-    print(f"stead: waiting up to {patience:g} s for {one_line(request)}", file=sys.stderr)
+def _say_who_has_it(site: Site, asked: str, patience: float) -> None:
+    print(f"stead: waiting up to {patience:g} s for {asked}", file=sys.stderr)
     for line in _rows(site, list(site.claims(type=RUN))[:_SHOWN]):
         print(f"stead:   {line}", file=sys.stderr)
 

@@ -166,7 +166,7 @@ def test_sigkill_ends_the_command_too_and_the_lease_ends_the_claim(lab):
         assert runs(site)  # until the lease ends
     code, _, err = run(lab, "run", "--wait", "40", "-r", "PGPU:2", "true")
     assert code == 0
-    assert err.startswith("stead: waiting up to 40 s for resources1=PGPU:1&resources2=PGPU:1")
+    assert err.startswith("stead: waiting up to 40 s for -r PGPU:2")
     assert err.splitlines()[1].startswith("stead:   train of ")
     assert " until 20" in err.splitlines()[1]
 
@@ -175,7 +175,7 @@ def test_ctrl_c_leaves_the_queue(lab):
     site = lab[0]
     with running(lab, "-r", "PGPU:2", "--", "sh", "-c", "echo begun; sleep 1000"):
         waiting = start(lab, "run", "--wait", "10m", "-r", "PGPU:1", "true")
-        assert waiting.stderr.readline().startswith("stead: waiting up to 600 s")
+        assert waiting.stderr.readline().startswith("stead: waiting up to 600 s for -r PGPU:1")
         waiting.send_signal(signal.SIGINT)
         assert ended(waiting)[0] == 130
         assert list(runs(site)) == ["train"]
@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_the_queue(lab):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-r", "PGPU:3", "true"], 1, "nothing fits resources1=PGPU:1&resources2=PGPU:1&resources3=PGPU:1"),
+        (["-r", "PGPU:3", "true"], 1, "nothing fits -r PGPU:3; `stead explain 'resources1="),
         (["-r", "PGPU:1", "no-such-command"], 127, "no-such-command: command not found"),
         (["-r", "PGPU:1", "/etc/passwd"], 126, "/etc/passwd: cannot be executed"),
         (["-r", "PGPU:1"], 2, "give a command, or --shell"),
