@@ -1,6 +1,7 @@
 """The documentation as a site: whatever it would be warned of is an error."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,3 +30,10 @@ def test_every_page_is_in_the_sites_navigation() -> None:
     named = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").rglob("*.md"):
         assert str(page.relative_to(ROOT / "docs")) in named
+
+
+def test_the_site_has_the_colours_of_the_web_interface() -> None:
+    of_pages = (ROOT / "src/stead/ui/static/stead.css").read_text()
+    colours = set(re.findall(r"#[0-9a-f]{6}\b", (ROOT / "docs/theme.css").read_text()))
+    assert colours
+    assert {colour for colour in colours if colour not in of_pages} == set()
