@@ -194,7 +194,10 @@ def found_within(
         eligible = eligible & among
     # The order of these steps is part of the contract: the maximum counts candidates before the filter drops some, and
     # the limit counts those after it. Shuffling comes last, so that it reorders only what is returned.
-    batches = _ordered_batches(snapshot, request, groups, eligible, enumeration, work, phases)
+    try:
+        batches = _ordered_batches(snapshot, request, groups, eligible, enumeration, work, phases)
+    except WorkSpent:  # some orders value all trees before they give the first
+        return iter(())
     if enumeration.maximum is not None:
         batches = up_to(max(enumeration.maximum, 1), batches)
     if request.one_provider_per_tree and snapshot.forest.has_nested:

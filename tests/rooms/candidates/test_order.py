@@ -134,9 +134,9 @@ def shuffled(forest: Forest, chance: st.DataObject) -> Forest:
     order: list[PlainProvider] = []
     while left:
         ready = [one for one in left if one.parent is None or any(done.name == one.parent for done in order)]
-        engine.append(chance.draw(st.sampled_from(ready)))
+        order.append(chance.draw(st.sampled_from(ready)))
         left.remove(order[-1])
-    return replace(forest, providers=tuple(engine))
+    return replace(forest, providers=tuple(order))
 
 
 Case = tuple[Forest, "Sequence[CandidateRequest]"]

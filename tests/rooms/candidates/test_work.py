@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import tracemalloc
@@ -14,10 +15,13 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from stead.candidates.engine import Enumeration, answer, find
+from stead.candidates.gangs import place
+from stead.candidates.losses import Losses
+from stead.candidates.placing import NoPlace
 from stead.candidates.render import Form
 from stead.candidates.work import Work, WorkSpent
 from stead.domain.errors import UnknownResourceClass, UnknownTraits
-from stead.domain.request import RequestGroup
+from stead.domain.request import PACK, SPREAD, ByHeadroom, Drawn, RequestGroup, Wanted
 from stead.process.runtime import PIECE
 from tests.rooms.candidates.forests import forests_and_requests
 from tests.rooms.candidates.plain import Forest, PlainInventory, PlainProvider
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stead.catalog.snapshot import Snapshot
-    from stead.domain.request import CandidateRequest
+    from stead.domain.request import CandidateRequest, Order
 
 
 def found(snapshot: Snapshot, request: CandidateRequest, enumeration: Enumeration) -> tuple[list[str], bool]:
@@ -96,6 +100,34 @@ def test_a_search_ends_with_its_time() -> None:
     few = replace(request, groups=request.groups[:1])
     assert list(find(snapshot, few, Enumeration(), work=timely))
     assert not timely.is_cut
+
+
+@pytest.mark.parametrize("order", [None, PACK, SPREAD, Drawn(), ByHeadroom()], ids=str)
+def test_time_may_end_at_each_step_of_a_search(order: Order | None) -> None:
+    """Some orders value all trees before they give the first candidate: the end of the time is no error there."""
+    hosts = [PlainProvider(f"host {n}", inventories={"VGPU": PlainInventory(n % 3 + 1)}) for n in range(40)]
+    snapshot = snapshot_of(Forest(tuple(hosts), frozenset({"VGPU"}), frozenset()))
+    request = replace(ask(RequestGroup("", {"VGPU": 1})), order=order)
+    whole = [each.members for each in find(snapshot, request, with_mix(request))]
+    for step in itertools.count():
+        looks = itertools.count()
+        work = Work(until=time.monotonic() + 3600, give_way=lambda: ended(work, next(looks) >= step))  # noqa: B023  # called before the next turn
+        some = [each.members for each in find(snapshot, request, with_mix(request), work=work)]
+        if not work.is_cut:
+            assert some == whole or isinstance(order, Drawn)
+            break
+        assert len(some) < len(whole)
+    placed = place(snapshot, [request], with_mix(request), distinct_roots=False, until=time.monotonic() - 1)
+    assert isinstance(placed, NoPlace)
+
+
+def with_mix(request: CandidateRequest) -> Enumeration:
+    return Enumeration(losses=Losses(lambda: (Wanted(request, 1.0),)))
+
+
+def ended(work: Work, is_late: bool) -> None:
+    if is_late:
+        work.until = time.monotonic() - 1
 
 
 @pytest.mark.parametrize("units", [1, 10, 1000, 100_000])
