@@ -46,7 +46,7 @@ def test_a_user_signs_in_with_a_password(browser: Browser, keystone: Identity) -
     assert sign_in(browser, "alice", keystone.passwords["alice"], "mine") == 200
     page = browser.get("/ui/")
     assert page.status == 200
-    assert "<h1>0 trees of providers" in page.text
+    assert "<h1>No hosts yet" in page.text
 
 
 def test_a_wrong_password_begins_no_session(browser: Browser, keystone: Identity) -> None:

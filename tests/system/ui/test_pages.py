@@ -992,7 +992,7 @@ def test_a_reading_interface_has_no_form_that_writes(start: Callable[..., Browse
     assert api.get(f"/resource_providers/{host.uuid}/usages").usages == {"VCPU": 0}
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [path for path in PAGES if path != "/ui/style"])  # which shows nothing of the site
 def test_a_user_without_a_role_sees_a_page_that_says_so(start: Callable[..., Browser], path: str) -> None:
     user = start()
     user.sign_in("somebody")

@@ -145,6 +145,7 @@ class Consumers:
         if not chosen:
             raise AllocationsNotFound(given[0] if given else "that is selected")
         released = []
+        req.note(releases=len({*chosen}))  # also if none is released
         for consumer in dict.fromkeys(chosen):
             try:
                 self._service.write(allocations.release, consumer)

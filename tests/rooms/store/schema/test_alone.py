@@ -58,7 +58,7 @@ def repaired(store: Store) -> None:
 OPERATIONS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "upgrade": ("DROP TABLE stead_version", lambda store: schema.upgrade(store.writer)),
     "upgrade of what is current": ("", lambda store: schema.upgrade(store.writer)),
-    "start": ("", lambda store: schema.prepare(store.writer, may_upgrade=True)),
+    "start": ("DROP TABLE stead_version", lambda store: schema.prepare(store.writer, may_upgrade=True)),
     "downgrade": ("", lambda store: schema.remove(store.writer)),
     "stamp": ("", lambda store: schema.stamp(store.writer, "head")),
     "roots": (UNROOTED, lambda store: adoption.set_root_provider_ids(store, 10)),
