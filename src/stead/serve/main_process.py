@@ -96,14 +96,15 @@ class Worker:
             self.process.send_signal(number)
 
     def stacks(self) -> str:
-        """Make it write the stacks of its threads, and return them."""
+        """Make it write the stacks of its threads, and return them, each once."""
+        before = os.fstat(self.report).st_size
         self.signal(worker.SHOW_STACKS)
         time.sleep(STACKS_SECONDS)
-        return self.reported()
+        return _each_once(self.reported(before))
 
-    def reported(self) -> str:
+    def reported(self, after: int = 0) -> str:
         """What it has written for this process: stacks, or why it could not start."""
-        return os.pread(self.report, os.fstat(self.report).st_size, 0).decode(errors="replace")
+        return os.pread(self.report, os.fstat(self.report).st_size, after).decode(errors="replace")
 
     def how_it_ended(self) -> str:
         """Which process ended, and how, in one line."""
@@ -117,6 +118,22 @@ class Worker:
         """Close the connections to it; the process has ended."""
         self.door.close()
         os.close(self.report)
+
+
+def _each_once(stacks: str) -> str:
+    """Threads with equal stacks as one.
+
+    Most threads of a worker wait in the same place. All their stacks are more than a pipe takes that nothing reads, as
+    stderr can be: then this process would wait, and no worker would be replaced.
+    """
+    threads_at: dict[str, list[str]] = {}
+    for text in stacks.strip().split("\n\n"):
+        thread, _, frames = text.partition("\n")
+        threads_at.setdefault(frames, []).append(thread)
+    return "\n\n".join(
+        f"{first}{f', and {len(others)} other threads' if others else ''}\n{frames}"
+        for frames, (first, *others) in threads_at.items()
+    )
 
 
 class MainProcess:
