@@ -400,8 +400,8 @@ class Model:
     """An admission beside two lists: what waits, and what runs on four threads. Time is counted in actions."""
 
     threads, share, bulk_share, most_bulk, unverified_share = 4, 3, 1, 3, 2
-    overdue = 5
-    """Actions after which a request is overdue."""
+    overdue = 4.5
+    """Actions after which a request is overdue; not a whole number, for which rounding of the clock would decide."""
 
     def __init__(self):
         self.now = 0.0
