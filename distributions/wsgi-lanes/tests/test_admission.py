@@ -8,7 +8,7 @@ from collections import Counter
 from queue import SimpleQueue
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lanes_testing.queueing import accept, put, request
@@ -396,6 +396,9 @@ ACTIONS = st.lists(
 )
 
 
+CLAIM, TAKE, ACCEPT = Lane.CLAIM, ("take", 0, None), ("accept", 0, None)
+
+
 class Model:
     """An admission beside two lists: what waits, and what runs on four threads. Time is counted in actions."""
 
@@ -511,6 +514,7 @@ class Model:
 
 
 @settings(max_examples=300)
+@example([("put", 3, CLAIM), ("put", 4, CLAIM), ("put", 5, CLAIM), ("put", 3, CLAIM), TAKE, TAKE, ACCEPT, TAKE])
 @given(ACTIONS)
 def test_a_request_is_next_if_and_only_if_it_may_run(actions):
     model = Model()

@@ -325,14 +325,18 @@ class Admission:
                 for each, backlog in waiting.items()
                 if credential in backlog.by_credential and each.startswith("address")
             ]
+            moved: list[Request] = []
             for address in addresses:
                 requests = waiting[address].by_credential.pop(credential)
                 if not waiting[address].by_credential:
                     del waiting[address]
                 for request in requests:
                     self._forget(address)
-                    request.client, request.is_verified = client, True
-                    self._add(request)
+                    moved.append(request)
+            # In the order of their arrival, from whatever address: `expire` looks at the first ones only.
+            for request in sorted(moved, key=lambda each: each.arrived):
+                request.client, request.is_verified = client, True
+                self._add(request)
 
     def _next(self) -> Request | None:
         choice = self._choice()
