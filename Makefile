@@ -1,8 +1,8 @@
 # Targets for developers. `make` lists them.
 
 PYTHON ?= python3
-# Two more than the cores of a small machine: tests also wait for servers.
-JOBS ?= 4
+# One more than the cores of a small machine: tests also wait for servers and disks.
+JOBS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 # The last of the modules that are generated, which stands for all of them.
