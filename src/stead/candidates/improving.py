@@ -1,4 +1,4 @@
-"""Improving: moves after which the site is worth the most for its mix.
+"""Improving: moves after which the site has the highest value for its mix.
 
 The moves are found one after the other. Each is the best of all moves of one consumer that are possible after those
 before it, and no consumer moves twice. What a consumer releases in its tree bounds what its move gains, so the search
@@ -71,7 +71,7 @@ def improve(
 
 
 def promising(snapshot: Snapshot, losses: Losses, work: Work) -> list[int]:
-    """The roots of all trees with consumers, those first whose free part of the scarce class is worth the least.
+    """The roots of all trees with consumers, those first whose free part of the scarce class has the lowest value.
 
     Raises:
         WorkSpent
@@ -92,7 +92,7 @@ def promising(snapshot: Snapshot, losses: Losses, work: Work) -> list[int]:
     np.add.at(capacity, root.at(slots), columns.kinds.capacities()[columns.kind.at(slots)])
     share = np.divide(free, capacity, out=np.zeros(snapshot.size), where=capacity > 0)[roots]
     empty = snapshot.with_all_released(snapshot.inventory.keys(), sharing)
-    # Worth as much as the same share of the empty tree, less what it is worth in the pieces in which it is free.
+    # The value of the same share of the empty tree, less the value of the pieces that are free.
     missing = share * losses.values(snapshot, roots, work, free_in=empty) - losses.values(snapshot, roots, work)
     return _numbers(roots[np.argsort(-missing, kind="stable")])
 

@@ -369,12 +369,12 @@ class Improvement(Displayed):
 
     @property
     def value_before(self) -> float:
-        """What the site is worth for its mix now: the sum of the values of its trees."""
+        """The value of the site for its mix now: the sum of the values of its trees."""
         return float(self.document["before"]["value"])
 
     @property
     def value_after(self) -> float:
-        """What it is worth after the moves."""
+        """The value after the moves."""
         return float(self.document["after"]["value"])
 
     def __repr__(self) -> str:

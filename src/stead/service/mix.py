@@ -124,7 +124,7 @@ def counted(
             del present[replaced]
             present[query] = AskedForm(query, least + times, least, now)
     unchanged = {form.query: form for form in stored if form.query not in asked}
-    # Forms that nobody asked for decay without being written.
+    # Forms that no client asked for decay without being written.
     return [unchanged.get(query, form) for query, form in present.items()]
 
 

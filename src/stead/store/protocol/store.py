@@ -854,7 +854,7 @@ class Outage:
     """A time in which the database failed. Its begin, each new cause and its end are logged once, not per request.
 
     Attributes:
-        since: when it began; None while the database does what it is told to, so that :meth:`over` would do nothing.
+        since: when it began; None while the database answers, when :meth:`over` has nothing to do.
     """
 
     def __init__(self, end: str) -> None:
